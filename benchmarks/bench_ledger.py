@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting import curves
 from dpsql.accounting.events import Gaussian, PureRelease
-from dpsql.accounting.ledger.journal import Book, Record
+from dpsql.accounting.ledger.journal import Journal, Record
 from dpsql.accounting.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def fill(ledger: Ledger) -> None:
         event=EVENT,
     )
     with ledger._file.writing() as connection:
-        book = Book(connection)
+        book = Journal(connection)
         for _ in range(ENTRIES // 2):
             charged = book.append(record)
             # A charge whose end nobody recorded would count as failed, and suspend the account.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import opendp.prelude as opendp
 
-from dpsql.mechanisms.exponential import QuantileChoice, Share, Windows
+from dpsql.mechanisms.exponential import QuantileChoice, QuantileFraction, RankWindows
 from dpsql.mechanisms.laplace import calibrated
 from dpsql.mechanisms.local_sensitivity import order_statistic, smooth_reach, target_rank
 from dpsql.mechanisms.smooth_sensitivity import SmoothNoise, cauchy, laplace
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PEOPLE, LOW, HIGH = 100_000, 0, 10**6
 RELEASES = 25
 CANDIDATES = 10_000
-MEDIAN = Share(1, 2)
+MEDIAN = QuantileFraction(1, 2)
 
 TIMES_BETTER_THAN_CLIPPING = 10  # at least
 
@@ -40,7 +40,7 @@ def by_exponential(data: NDArray[np.int64], epsilon: Fraction) -> int:
     below = max(len(data) // 2 - choice.reach, 0)
     values, counts = np.unique(data[below : (len(data) + 1) // 2 + choice.reach], return_counts=True)
     ends, rows = np.array([0, len(values)]), np.array([len(data)])
-    return int(choice.sample(Windows(values, counts, ends, np.array([below]), rows))[0])
+    return int(choice.sample(RankWindows(values, counts, ends, np.array([below]), rows))[0])
 
 
 def by_smooth(data: NDArray[np.int64], noise: SmoothNoise) -> int:

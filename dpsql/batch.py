@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.accounting.budget import Budget
 from dpsql.accounting.events import Composed
 from dpsql.accounting.filters import Basic, Filter, filter_named
-from dpsql.accounting.ledger.journal import Tally
+from dpsql.accounting.ledger.journal import RunningTotals
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.display.html import card, figures, grid
 from dpsql.display.numbers import significant
@@ -25,7 +25,7 @@ from dpsql.explain import cost_figures
 from dpsql.mechanisms.registry import ADDITIVE
 from dpsql.options import positive, refuse_options
 from dpsql.pipeline.calibrate_noise import with_noise
-from dpsql.pipeline.choose_mechanism import candidate, possible_noises, reserved_delta, share_of, whole_delta
+from dpsql.pipeline.choose_mechanism import eligible_mechanisms, noise_plan, reserved_delta, share_of, whole_delta
 from dpsql.pipeline.stages import plan_question
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Batch:
         """The part of the batch's cost that each query takes, given the others."""
         prices = [privacy_loss(part.event) for part in self.parts]
         others = [Composed(tuple(part.event for part in self.parts if part is not one)) for one in self.parts]
-        budgets = [Budget(self.filter, Tally(totals=privacy_loss(rest))) for rest in others]
+        budgets = [Budget(self.filter, RunningTotals(totals=privacy_loss(rest))) for rest in others]
         return tuple(share_of(cost, budget)[0] for cost, budget in zip(prices, budgets, strict=True))
 
 
@@ -100,7 +100,7 @@ def plan_batch(
     if isinstance(budget.filter, Basic):
         whole = whole_delta(epsilon, delta, budget.filter)
     limit = filter_named(budget.filter.name, epsilon, whole)
-    possible = {noise for one in planned for noise in possible_noises(one, budget.filter)}
+    possible = {noise for one in planned for noise in eligible_mechanisms(one, budget.filter)}
     batches = [_filled(noise, planned, weights, limit, public) for noise in ADDITIVE if noise in possible]
     return min(batches, key=lambda batch: _waste(batch, budget))
 
@@ -108,7 +108,7 @@ def plan_batch(
 def _waste(batch: Batch, budget: Budget) -> tuple[bool, float]:
     """As for one question (calibrate_noise): what fits first, then the least variance times share of the session."""
     share, fits = share_of(batch.privacy_loss, budget)
-    spread = sum(part.candidate.spread for part in batch.parts) / len(batch.parts)
+    spread = sum(part.noise_plan.spread for part in batch.parts) / len(batch.parts)
     return not fits, spread + math.log(max(share, 1e-300))
 
 
@@ -129,12 +129,12 @@ def _filled(
 def _part(noise: str, planned: Planned, precision: Fraction, public: PublicEnvironment) -> Calibrated:
     """One question, at the epsilon that its precision takes with this noise, or with the first that it can have."""
     budget = public.budget
-    possible = possible_noises(planned, budget.filter)
+    possible = eligible_mechanisms(planned, budget.filter)
     noise = noise if noise in possible else possible[0]
     delta = budget.filter.delta if planned.request.delta is None else planned.request.delta
     epsilon = ADDITIVE[noise].epsilon_at(precision, delta, budget.filter)
     asked = replace(planned, request=replace(planned.request, epsilon=epsilon))
-    chosen = candidate(asked, noise, budget.filter)
+    chosen = noise_plan(asked, noise, budget.filter)
     reserved = reserved_delta(asked, chosen, budget)
     return with_noise(asked, chosen, "as precise as the plan allows", public.schema.dataset, reserved)
 

@@ -7,19 +7,19 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Ratio, Reported, Smooth
-from dpsql.aggregates.format import quantum_of, readable_measure, readable_statistic
+from dpsql.aggregates.estimate import Ratio, Reported, SmoothFunction
+from dpsql.aggregates.format import format_measure, format_statistic, quantum_of
 from dpsql.aggregates.measure import Matched
 from dpsql.aggregates.strategies import has_sums, strategy_of
 from dpsql.display.html import card, code, facts, figures, folded, grid
 from dpsql.display.numbers import several, significant
-from dpsql.expressions.format import readable
+from dpsql.expressions.format import format_expression
 from dpsql.intervals import for_all, half_width
-from dpsql.pipeline.allocate import SEEKING
-from dpsql.pipeline.auto_bounds import readable_clipped
+from dpsql.pipeline.allocate import AUTO_BOUNDS
+from dpsql.pipeline.auto_bounds import format_clipped
 from dpsql.pipeline.estimate_answers import levels_noises
 from dpsql.pipeline.notes import constant_note, heavy_unit_notes
-from dpsql.pipeline.plan_query import CountedReports
+from dpsql.pipeline.plan_query import CountedResponses
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import Linear
     from dpsql.aggregates.release import Bounded, Level
-    from dpsql.mechanisms.additive import Place
-    from dpsql.pipeline.auto_bounds import Seeking
+    from dpsql.mechanisms.additive import BundlePlace
+    from dpsql.pipeline.auto_bounds import AutoBounds
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.format import Output
-    from dpsql.relation.reports import Reports
+    from dpsql.relation.reports import RandomizedResponses
 
 FOUND_ROWS, FOUND_GROUPS = "rows per group", "groups per person"
 MEASURED = ("measure", "one person moves a group by", "all groups by", "standard deviation of noise")
@@ -60,7 +60,7 @@ class ExplainedMeasure:
     """The standard deviation of the noise; infinite for groups that are only measured for their totals."""
     quantum: float
     """The value of one quantum of the column."""
-    place: Place | None
+    place: BundlePlace | None
     """For disjoint measures: the bundle and the case. All cases of a bundle together move no more than one alone."""
 
 
@@ -105,9 +105,9 @@ class ExplainedRelease:
     """How what one unit adds to counts and sums is bounded (aggregates/strategies.py); None where there are none."""
     max_groups: int
     max_rows_per_group: int
-    few_rows: int | None
+    light_rows: int | None
     """People with at most this many rows in total count in full; None if rows per person are not counted."""
-    in_parts: bool
+    is_down_weighted: bool
     """Whether the rows of people with more are down-weighted."""
     one_row_per_unit: bool
     rows_per_unit: int | None
@@ -215,14 +215,14 @@ def explain_calibrated(calibrated: Calibrated, share: float, after: Cost) -> Exp
 
 
 def _reports(calibrated: Calibrated) -> Iterator[ExplainedReports]:
-    counted = [table for table in calibrated.public if isinstance(table, CountedReports)]
+    counted = [table for table in calibrated.public if isinstance(table, CountedResponses)]
     yield from (ExplainedReports(_collected(table.reports), True, table.sql) for table in counted)
     for release in calibrated.releases:
         if release.planned.reports is not None:
             yield ExplainedReports(_collected(release.planned.reports), False, release.sql)
 
 
-def _collected(reports: Reports) -> tuple[str, ...]:
+def _collected(reports: RandomizedResponses) -> tuple[str, ...]:
     return tuple(
         f'"{part.declared}" ({part.collected.mechanism}, epsilon {part.collected.epsilon:g} a report)'
         for part in reports.columns
@@ -232,7 +232,7 @@ def _collected(reports: Reports) -> tuple[str, ...]:
 def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if isinstance(output.estimate, Reported):
         return ExplainedColumn(output.name, None, "estimated from randomised reports: see intervals()")
-    if output.replica:
+    if output.replicate:
         return ExplainedColumn(output.name, None, "its error depends on the answer: see intervals()")
     if output.lost:
         return ExplainedColumn(output.name, None, "its error is unknown")
@@ -244,7 +244,7 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     domain = release.planned.release.domain
     rows = domain.size if output.chosen and domain is not None else 1
     width = half_width(output.estimate, release.noises, for_all(LEVEL, rows))
-    if release.planned.seeking:
+    if release.planned.auto_bounds:
         return ExplainedColumn(output.name, None, "its error is unknown until the query has found its bounds")
     if width is None:
         return ExplainedColumn(output.name, width, _note(output.estimate, release))
@@ -254,13 +254,13 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     return ExplainedColumn(output.name, width, "for all groups at once" if rows > 1 else "")
 
 
-def _by_level(estimate: Linear | Ratio | Smooth, release: CalibratedRelease) -> str:
+def _by_level(estimate: Linear | Ratio | SmoothFunction, release: CalibratedRelease) -> str:
     """Each level has an error of its own; where levels are made to agree, it can only be less."""
     widths = [half_width(estimate, noises, LEVEL) for noises in levels_noises(release)]
     if None in widths:
         return "its error depends on the answer: see intervals()"
     plan = release.planned.release
-    kept = [[readable(plan.aggregate.keys[key]) for key in level.kept] for level in plan.levels]
+    kept = [[format_expression(plan.aggregate.keys[key]) for key in level.kept] for level in plan.levels]
     known = (significant(width) for width in widths if width is not None)
     parts = (
         f"± {width} by {', '.join(keys)}" if keys else f"± {width} in all"
@@ -269,8 +269,8 @@ def _by_level(estimate: Linear | Ratio | Smooth, release: CalibratedRelease) -> 
     return f"at 95 % at most {'; '.join(parts)}"
 
 
-def _note(estimate: Linear | Ratio | Smooth, release: CalibratedRelease) -> str:
-    if isinstance(estimate, Ratio | Smooth):
+def _note(estimate: Linear | Ratio | SmoothFunction, release: CalibratedRelease) -> str:
+    if isinstance(estimate, Ratio | SmoothFunction):
         return "its error depends on the answer: see intervals()"
     names = {name for name, _ in estimate.weights}
     return "; ".join(draw.note for drawn, draw in release.statistics if drawn.column in names)
@@ -287,8 +287,8 @@ def explain_release(release: CalibratedRelease) -> ExplainedRelease:
         strategy=strategy_of(plan).name if has_sums(plan) else None,
         max_groups=plan.groups,
         max_rows_per_group=plan.rows,
-        few_rows=plan.few_rows,
-        in_parts=plan.in_parts,
+        light_rows=plan.light_rows,
+        is_down_weighted=plan.is_down_weighted,
         one_row_per_unit=plan.one_row_per_unit,
         rows_per_unit=plan.rows_per_unit,
         pairs=any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
@@ -297,23 +297,25 @@ def explain_release(release: CalibratedRelease) -> ExplainedRelease:
         measures=tuple(_measure(bounded, release, plan.rows) for bounded in plan.measures),
         totals=tuple(_total(level, release) for level in plan.levels if len(level.kept) < len(plan.keys)),
         statistics=tuple(
-            ExplainedStatistic(drawn.column, readable_statistic(drawn.statistic), draw.name, draw.note)
+            ExplainedStatistic(drawn.column, format_statistic(drawn.statistic), draw.name, draw.note)
             for drawn, draw in release.statistics
         ),
         tests=tuple(ExplainedTest(part.test.clipped, part.most) for part in release.tests),
-        found=tuple(_found(release.planned.seeking)),
+        found=tuple(_found(release.planned.auto_bounds)),
     )
 
 
-def _found(seeking: Seeking) -> Iterator[str]:
-    yield from (what for what, is_found in ((FOUND_ROWS, seeking.rows), (FOUND_GROUPS, seeking.groups)) if is_found)
-    for value, (low, high) in seeking.values:
-        yield f"where to clip {readable_clipped(value)} within {float(low):g} to {float(high):g}"
+def _found(auto_bounds: AutoBounds) -> Iterator[str]:
+    yield from (
+        what for what, is_found in ((FOUND_ROWS, auto_bounds.rows), (FOUND_GROUPS, auto_bounds.groups)) if is_found
+    )
+    for value, (low, high) in auto_bounds.values:
+        yield f"where to clip {format_clipped(value)} within {float(low):g} to {float(high):g}"
 
 
 def _total(level: Level, release: CalibratedRelease) -> ExplainedTotal:
     plan = release.planned.release
-    keys = tuple(readable(plan.aggregate.keys[key]) for key in level.kept)
+    keys = tuple(format_expression(plan.aggregate.keys[key]) for key in level.kept)
     thresholds = (release.thresholds.get(part.column) for part in level.measures)
     threshold = next((least for least in thresholds if least is not None), None)
     return ExplainedTotal(keys, tuple(_measure(part, release, plan.rows) for part in level.measures), threshold)
@@ -324,7 +326,7 @@ def _measure(bounded: Bounded, release: CalibratedRelease, rows: int) -> Explain
     measure = noises.get(bounded.column)
     return ExplainedMeasure(
         column=bounded.column,
-        what=readable_measure(bounded.measure),
+        what=format_measure(bounded.measure),
         l0=bounded.l0,
         l1=bounded.l1,
         l2=bounded.l2,
@@ -386,12 +388,12 @@ def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
         yield "if refused", f"epsilon {explanation.cost_if_refused.epsilon:.6g}, if every test refuses"
 
 
-def _beyond_few(release: ExplainedRelease) -> str:
+def _beyond_light(release: ExplainedRelease) -> str:
     """Who is subject to the contribution bounds."""
-    if release.few_rows is None or release.found or 0 < (release.rows_per_unit or 0) <= release.few_rows:
+    if release.light_rows is None or release.found or 0 < (release.rows_per_unit or 0) <= release.light_rows:
         return ""
-    few = several(release.few_rows, "row", "rows")
-    if release.in_parts:
+    few = several(release.light_rows, "row", "rows")
+    if release.is_down_weighted:
         return f": anyone with more than {few} in total is scaled down"
     return f", for anyone with more than {few} in total"
 
@@ -405,15 +407,15 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
     else:
         groups = "found" if FOUND_GROUPS in release.found else several(release.max_groups, "group", "groups")
         rows = "found" if FOUND_ROWS in release.found else several(release.max_rows_per_group, "row", "rows")
-        yield "bounds", f"{groups} per person, {rows} per group{_beyond_few(release)}"
+        yield "bounds", f"{groups} per person, {rows} per group{_beyond_light(release)}"
         most = release.rows_per_unit or 0
         cut = most > release.max_rows_per_group or (release.keys and most > release.max_groups)
-        if cut and most > (release.few_rows or 0):
+        if cut and most > (release.light_rows or 0):
             yield "cut", f"the join gives one person up to {most} rows; rows beyond the bounds do not count"
     if release.strategy is not None and not release.found:
         yield "strategy", release.strategy
     if release.found:
-        yield "auto", f"the query finds, for {float(SEEKING):.0%} of its cost: {', '.join(release.found)}"
+        yield "auto", f"the query finds, for {float(AUTO_BOUNDS):.0%} of its cost: {', '.join(release.found)}"
     if release.threshold is not None and not release.found:
         why = "as requested" if release.public_keys else "the keys are not public"
         yield "groups", f"shown if the noisy number of people is at least {release.threshold:,}: {why}"

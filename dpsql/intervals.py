@@ -14,7 +14,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dpsql.aggregates.estimate import Linear, Ratio, Reported, Smooth, WithError
+from dpsql.aggregates.estimate import Linear, Ratio, Reported, SmoothFunction, WithError
 from dpsql.mechanisms import combined
 from dpsql.mechanisms.noise import Noise
 
@@ -60,7 +60,7 @@ def interval(
     if isinstance(estimate, Reported):
         width = _reported(estimate, measures, level)
         return value - width, value + width
-    if isinstance(estimate, Smooth):
+    if isinstance(estimate, SmoothFunction):
         return _smooth(estimate, measures, noises, level)
     if not _known(estimate, noises):
         return None
@@ -114,7 +114,7 @@ def _reported(estimate: Reported, measures: Mapping[str, float], level: float) -
 
 
 def _smooth(
-    estimate: Smooth, measures: Mapping[str, int], noises: NoisyColumns, level: float
+    estimate: SmoothFunction, measures: Mapping[str, int], noises: NoisyColumns, level: float
 ) -> tuple[float, float] | None:
     """By the delta method, where the function is nearly straight over the noise of its parts; elsewhere None.
 

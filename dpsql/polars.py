@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
-from dpsql.frames.accessor import Groups, PrivateFrame
+from dpsql.frames.accessor import GroupedFrame, PrivateFrame
 from dpsql.frames.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from dpsql.frames.accessor import Answer
+    from dpsql.frames.accessor import FrameAnswer
     from dpsql.options import QueryOptions
 
 
 class PolarsWords(Vocabulary):
     """Methods that polars names differently from pandas."""
 
-    def n_unique(self, column: str, **options: Unpack[QueryOptions]) -> Answer:
+    def n_unique(self, column: str, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """The number of different values in a column.
 
         Args:
@@ -28,13 +28,13 @@ class PolarsWords(Vocabulary):
         """
         return self._aggregated("nunique", column, options)
 
-    def len(self, **options: Unpack[QueryOptions]) -> Answer:
+    def len(self, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """The number of rows."""
         return self.count(**options)
 
 
-class PolarsGroups(PolarsWords, Groups):
-    __doc__ = Groups.__doc__
+class PolarsGroups(PolarsWords, GroupedFrame):
+    __doc__ = GroupedFrame.__doc__
 
 
 @pl.api.register_dataframe_namespace("dp")

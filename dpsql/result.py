@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpsql.aggregates.estimate import Smooth
+from dpsql.aggregates.estimate import SmoothFunction
 from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.display import numbers
 from dpsql.display.html import MOST_ROWS, Cell, table
 from dpsql.engines.results import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.intervals import NoisyColumns, for_all, half_width, interval
-from dpsql.mechanisms.replay import around_all, replayed_interval
+from dpsql.mechanisms.bootstrap import around_all, bootstrap_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -113,7 +113,7 @@ class ResultColumn:
     """The number of rows that ORDER BY ... LIMIT or HAVING chose from: intervals hold for all of them at once."""
     levels: tuple[NoisyColumns, ...] = field(default=(), repr=False)
     """The noise at each level of ROLLUP or CUBE."""
-    replicas: Callable[[tuple[Any, ...]], list[NDArray[np.float64]]] | None = field(default=None, repr=False)
+    replicates: Callable[[tuple[Any, ...]], list[NDArray[np.float64]]] | None = field(default=None, repr=False)
     """Parametric bootstrap replicas of a computed column in a row, and in the rows that look the same."""
     lost: bool = False
     """Whether the column is noisy and its error is unknown."""
@@ -121,7 +121,7 @@ class ResultColumn:
     @property
     def is_noisy(self) -> bool:
         """Whether noise enters the column."""
-        return self.estimate is not None or self.replicas is not None or self.lost
+        return self.estimate is not None or self.replicates is not None or self.lost
 
     @property
     def half_width(self) -> float | None:
@@ -140,9 +140,9 @@ class ResultColumn:
         """
         if value is None:
             return None
-        if self.replicas is not None:
+        if self.replicates is not None:
             level = for_all(level, self.chosen_from)
-            return around_all([replayed_interval(float(value), found, level) for found in self.replicas(row)])
+            return around_all([bootstrap_interval(float(value), found, level) for found in self.replicates(row)])
         if self.estimate is None:
             return None
         measures = {name: row[position] for name, position in self.hidden.items()}
@@ -156,7 +156,7 @@ class ResultColumn:
             row: the full row, with its hidden measures.
             value: the value of this column in it.
         """
-        unknown = isinstance(self.estimate, Smooth) or self.replicas is not None or self.lost
+        unknown = isinstance(self.estimate, SmoothFunction) or self.replicates is not None or self.lost
         return self.interval(row, value, LEVEL) or (numbers.UNKNOWN if unknown and value is not None else None)
 
 

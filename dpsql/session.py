@@ -107,7 +107,7 @@ class Session:
         request, public = self.request(sql, parameters, **options), self.environment.public()
         calibrated = stages.compile_question(request, public)
         after = public.budget.filter.remaining(public.budget.tally.totals + privacy_loss(calibrated.event))
-        share = share_of(calibrated.candidate.loss, public.budget)
+        share = share_of(calibrated.noise_plan.loss, public.budget)
         return explain_calibrated(calibrated, share.part, after)
 
     def trace(self, sql: str, parameters: Parameters, options: QueryOptions) -> Trace:
@@ -142,7 +142,7 @@ class Session:
                     part.request.sql,
                     float(weight),
                     share,
-                    explain_calibrated(part, share_of(part.candidate.loss, budget).part, after),
+                    explain_calibrated(part, share_of(part.noise_plan.loss, budget).part, after),
                 )
                 for part, weight, share in zip(batch.parts, batch.weights, batch.shares, strict=True)
             ),

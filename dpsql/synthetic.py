@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 Row = dict[str, object]
 Tables = dict[str, list[Row]]
 
-WILDNESS = 0.45
+ADVERSITY = 0.45
 """How often a wild value is not tame."""
-WILD: Mapping[type, tuple[object, ...]] = {
+ADVERSARIAL: Mapping[type, tuple[object, ...]] = {
     types.Integer: (2**63 - 1, -(2**63), -1, 121),
     types.Double: (float("nan"), float("inf"), float("-inf"), -0.0, 1e300, -1e300, 5e-324, 500.0000001),
     types.Decimal: (Decimal("0.01"), Decimal(-9)),
@@ -45,11 +45,11 @@ WORDS = ("gift", "fragile", "express", "Gift", "42")
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes tables of a schema. `wild`: whether rows may hold what nobody declared."""
+    """Makes tables of a schema. `adversarial`: whether rows may hold what nobody declared."""
 
     schema: Schema
     random: random.Random
-    wild: bool
+    adversarial: bool
 
     def tables(self, people: int, rows: int) -> Tables:
         """Some people have many rows, some the same row again and again; some rows are nobody's."""
@@ -89,7 +89,7 @@ class Maker:
         column = table.columns[table.unit_column or ""]
         if self._is_unique(table):
             return unit_value(column, number)
-        if self.wild and self.random.random() < 0.1:
+        if self.adversarial and self.random.random() < 0.1:
             return None
         return unit_value(column, 0 if self.random.random() < 0.4 else self.random.randrange(people))
 
@@ -99,11 +99,11 @@ class Maker:
         return {column: unit_value(table.columns[column], number) for column in named - {table.unit_column}}
 
     def value(self, column: Column) -> object:
-        if not self.wild or self.random.random() > WILDNESS:
-            return self.tame(column)
-        return self.random.choice((None, *WILD[type(column.stored_type)]))
+        if not self.adversarial or self.random.random() > ADVERSITY:
+            return self.conforming(column)
+        return self.random.choice((None, *ADVERSARIAL[type(column.stored_type)]))
 
-    def tame(self, column: Column) -> object:
+    def conforming(self, column: Column) -> object:
         """A value as declared. Doubles are multiples of 1/4, so that their sums are exact in any order."""
         if column.nullable and self.random.random() < 0.1:
             return None
@@ -183,7 +183,7 @@ def _rows_of(schema: Schema, tables: Tables, name: str, person: object) -> Itera
 SIZES = ((1, 6, True), (3, 30, True), (4, 24, False))
 """People, rows of a table, and whether they are wild."""
 
-Answer = tuple[list[tuple[str, str]], list[tuple[Any, ...]]]
+QueryResult = tuple[list[tuple[str, str]], list[tuple[Any, ...]]]
 """Names and types of the columns, and the rows."""
 
 
@@ -195,20 +195,20 @@ class Database:
 
 
 @dataclass(frozen=True)
-class World:
+class Neighbourhood:
     whole: Database
     neighbours: tuple[Database, ...]
 
 
-def made_up_worlds(schema: Schema, seed: int) -> list[World]:
+def made_up_worlds(schema: Schema, seed: int) -> list[Neighbourhood]:
     return list(_worlds(schema, random.Random(seed)))
 
 
-def _worlds(schema: Schema, chance: random.Random) -> Iterator[World]:
-    for people, rows, wild in SIZES:
-        tables = Maker(schema, chance, wild).tables(people, rows)
+def _worlds(schema: Schema, chance: random.Random) -> Iterator[Neighbourhood]:
+    for people, rows, adversarial in SIZES:
+        tables = Maker(schema, chance, adversarial).tables(people, rows)
         fewer = [without(schema, tables, person) for person in people_of(schema, tables)]
-        yield World(filled(schema, tables), tuple(filled(schema, left) for left in fewer))
+        yield Neighbourhood(filled(schema, tables), tuple(filled(schema, left) for left in fewer))
 
 
 def filled(schema: Schema, tables: Tables) -> Database:
@@ -226,7 +226,7 @@ def filled(schema: Schema, tables: Tables) -> Database:
     return Database(connection, DuckDBEngine.open(connection, schema))
 
 
-def answer(connection: duckdb.DuckDBPyConnection, sql: str | duckdb.Statement) -> Answer:
+def answer(connection: duckdb.DuckDBPyConnection, sql: str | duckdb.Statement) -> QueryResult:
     found = connection.execute(sql)
     return [(item[0], str(item[1])) for item in found.description or ()], found.fetchall()
 
@@ -240,7 +240,7 @@ CaseTables = dict[str, Rows]
 HUGE = (2**63 - 1, -(2**63))
 
 
-def tame_value(column: Column, rng: random.Random) -> object:
+def conforming_value(column: Column, rng: random.Random) -> object:
     """A value as declared. Doubles are multiples of 1/4, so that their sums are exact in any order."""
     if column.nullable and rng.random() < 0.1:
         return None
@@ -266,10 +266,10 @@ def tame_value(column: Column, rng: random.Random) -> object:
             return low + timedelta(seconds=rng.randint(0, int((high - low).total_seconds())))
 
 
-def wild_value(column: Column, kind: str, rng: random.Random) -> object:
+def adversarial_value(column: Column, kind: str, rng: random.Random) -> object:
     """Anything that the database's own type can hold: far out of range, NaN, infinite, undeclared, NULL."""
     if rng.random() < 0.55:
-        return tame_value(column, rng)
+        return conforming_value(column, rng)
     if rng.random() < 0.2:
         return None
     match kind.partition("(")[0]:
@@ -301,7 +301,7 @@ def wild_value(column: Column, kind: str, rng: random.Random) -> object:
             return rng.choice(["infinity", "-infinity", "294247-01-10 04:00:54.775806", "290309-12-22 (BC) 00:00:00"])
 
 
-# -- whole databases --------------------------------------------------------------------------------------------------
+# -- whole databases ---------------------------------------------------------------------------------------------------
 
 
 class DeclaredTables(Protocol):
@@ -320,13 +320,13 @@ def unit_values(schema: Schema, count: int) -> list[object]:
     return [f"p{number}" for number in range(count)] if kind == "text" else list(range(1, count + 1))
 
 
-def tame_tables(file: DeclaredTables, rng: random.Random, units: int) -> CaseTables:
+def conforming_tables(file: DeclaredTables, rng: random.Random, units: int) -> CaseTables:
     """Everybody has one row in a table of people and at most two in any other."""
     people = unit_values(file.schema, units)
 
     def rows(table: Table) -> Iterator[dict[str, object]]:
         for number, person in enumerate(people if table.unique else [p for p in people for _ in range(2)]):
-            row = {name: tame_value(column, rng) for name, column in table.columns.items()}
+            row = {name: conforming_value(column, rng) for name, column in table.columns.items()}
             yield (
                 row
                 | ({table.unit_column: person} if table.unit_column else {"order_id": number})
@@ -343,14 +343,14 @@ def public_rows(table: Table, rng: random.Random) -> Rows:
     """One row for each value of the first column, which is a key."""
     first, *others = table.columns.values()
     assert first.values is not None
-    return [(value, *(tame_value(column, rng) for column in others)) for value in first.values]
+    return [(value, *(conforming_value(column, rng) for column in others)) for value in first.values]
 
 
 def own_key(table: Table, number: int) -> dict[str, object]:
     return {"id": number} if "id" in table.columns and table.unit_column != "id" else {}
 
 
-def wild_tables(file: DeclaredTables, rng: random.Random, units: int, rows: int) -> CaseTables:
+def adversarial_tables(file: DeclaredTables, rng: random.Random, units: int, rows: int) -> CaseTables:
     """Few people: some with many rows, some in one group only, some rows of nobody, some lines of no order."""
     people = unit_values(file.schema, units)
     kinds = column_kinds(file)
@@ -360,10 +360,10 @@ def wild_tables(file: DeclaredTables, rng: random.Random, units: int, rows: int)
         if table.is_public:
             made[name] = public_rows(table, rng)
             continue
-        only = {column: wild_value(table.columns[column], kinds[name, column], rng) for column in table.columns}
+        only = {column: adversarial_value(table.columns[column], kinds[name, column], rng) for column in table.columns}
         made[name] = []
         for number, person in enumerate(chosen_people(table, people, heavy, rows, rng)):
-            row = {c: wild_value(column, kinds[name, c], rng) for c, column in table.columns.items()}
+            row = {c: adversarial_value(column, kinds[name, c], rng) for c, column in table.columns.items()}
             if people and person == people[-1]:
                 row = dict(only)  # this one has the same row again and again
             key = {table.unit_column: person} if table.unit_column else {"order_id": rng.randint(0, rows + 2)}

@@ -30,7 +30,15 @@ from dpsql.options import QueryRequest
 from dpsql.pipeline.parse_sql import parse_sql
 from dpsql.pipeline.resolve_names import resolve_names
 from dpsql.relation.relation import Relation
-from dpsql.synthetic import CaseTables, Rows, fill_case, tame_tables, unit_values, wild_tables, without_person
+from dpsql.synthetic import (
+    CaseTables,
+    Rows,
+    adversarial_tables,
+    conforming_tables,
+    fill_case,
+    unit_values,
+    without_person,
+)
 from dpsql.verification.certify import CaseFile, case_files
 
 CASES = Path(__file__).parent / "cases"
@@ -86,7 +94,7 @@ class Worlds:
         self.parsed: tuple[str, duckdb.Statement | None] = "", None
         rng = random.Random(f"wild {file.name}")
         for units, rows in ((0, 0), (1, 9), (3, 40)):
-            tables = wild_tables(file, rng, units, rows)
+            tables = adversarial_tables(file, rng, units, rows)
             people = unit_values(file.schema, units)
             self.found.append(self.add(file, tables, people))
 
@@ -153,7 +161,7 @@ def steps() -> Callable[[Callable[[], object]], int]:
 
 
 @pytest.fixture(scope="session")
-def tame() -> Callable[[str], duckdb.DuckDBPyConnection]:
+def conforming() -> Callable[[str], duckdb.DuckDBPyConnection]:
     """A tame database of a case file, with 1500 people."""
     made: dict[str, duckdb.DuckDBPyConnection] = {}
 
@@ -161,21 +169,23 @@ def tame() -> Callable[[str], duckdb.DuckDBPyConnection]:
         if name not in made:
             made[name] = duckdb.connect()
             made[name].execute("SET threads = 1")
-            fill_case(made[name], CASE_FILES[name], tame_tables(CASE_FILES[name], random.Random(f"tame {name}"), 1500))
+            fill_case(
+                made[name], CASE_FILES[name], conforming_tables(CASE_FILES[name], random.Random(f"tame {name}"), 1500)
+            )
         return made[name]
 
     return of
 
 
 @pytest.fixture(scope="module")
-def connected(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Iterator[Callable[[str], dpsql.Connection]]:
+def connected(conforming: Callable[[str], duckdb.DuckDBPyConnection]) -> Iterator[Callable[[str], dpsql.Connection]]:
     """A session on the tame database of a case file."""
     made: dict[str, dpsql.Connection] = {}
 
     def of(name: str) -> dpsql.Connection:
         if name not in made:
             schema = yaml.safe_load((CASES / f"{name}.yaml").read_text(encoding="utf-8"))["schema"]
-            made[name] = dpsql.connect(tame(name), schema=schema, budget=1, delta=1e-6)
+            made[name] = dpsql.connect(conforming(name), schema=schema, budget=1, delta=1e-6)
         return made[name]
 
     yield of
@@ -196,14 +206,14 @@ def relation_of() -> Callable[[dpsql.Connection, str], Relation]:
 
 
 @pytest.fixture(scope="session")
-def exact_session(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Callable[[str], dpsql.Connection]:
+def exact_session(conforming: Callable[[str], duckdb.DuckDBPyConnection]) -> Callable[[str], dpsql.Connection]:
     """A session on the tame database with so much epsilon that there is no noise."""
     made: dict[str, dpsql.Connection] = {}
 
     def of(name: str) -> dpsql.Connection:
         if name not in made:
             made[name] = dpsql.connect(
-                tame(name), schema=CASE_FILES[name].schema, budget=1e15, delta=1e-6, query_epsilon=1e9
+                conforming(name), schema=CASE_FILES[name].schema, budget=1e15, delta=1e-6, query_epsilon=1e9
             )
         return made[name]
 

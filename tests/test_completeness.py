@@ -19,7 +19,7 @@ import pytest
 
 import dpsql
 from dpsql.cli.app import main
-from dpsql.engines.duckdb.catalog import Place, found_tables
+from dpsql.engines.duckdb.catalog import DatabaseSchema, found_tables
 
 SCHEMA: dict[str, Any] = {
     "dataset": "visits",
@@ -226,7 +226,7 @@ def test_tables_of_another_engine_are_no_tables_of_ours() -> None:
 
     database = duckdb.connect()
     database.execute("CREATE TABLE t (x INTEGER)")
-    place = Place("memory", "main")
+    place = DatabaseSchema("memory", "main")
     assert not found_tables(database, place)["t"].is_view
     assert found_tables(Attached(database), place)["t"].is_view  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dpsql.accounting.events import Event
 from dpsql.accounting.exact import exact, rounded_down
-from dpsql.display.html import Step, card, facts, figures, folded, grid, meter, paragraph, staircase
+from dpsql.display.html import SpendingStep, card, facts, figures, folded, grid, meter, paragraph, staircase
 from dpsql.display.numbers import several
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.accounting.filters import Filter
-    from dpsql.accounting.ledger.journal import Entry, Tally
+    from dpsql.accounting.ledger.journal import Entry, RunningTotals
     from dpsql.accounting.privacy_loss import Cost, PrivacyLoss
 
 LARGE_EPSILON = 10
@@ -62,7 +62,7 @@ class Budget:
 
     filter: Filter
     """The privacy filter that composes the costs."""
-    tally: Tally
+    tally: RunningTotals
     """The running totals of the ledger."""
     charges: Callable[[int, int], Sequence[Entry]] = field(default=_not_on_record, repr=False, compare=False)
     """Reads charges from the ledger: how many to skip, and how many to read at most."""
@@ -194,16 +194,16 @@ def budget_card(budget: Budget, past: Sequence[Entry]) -> str:
     )
 
 
-def _steps(budget: Budget, past: Sequence[Entry]) -> Iterator[Step]:
+def _steps(budget: Budget, past: Sequence[Entry]) -> Iterator[SpendingStep]:
     before = 0.0
     adaptive = budget.queries - len(past)
     for entry in past:
         after = budget.filter.spent(entry.tally.totals).epsilon
         if entry is past[0] and adaptive:
             # How the earlier ones share what was spent before is not read again.
-            yield Step(f"{adaptive + 1:,} queries: ε {after:.4g}", 0.0, after)
+            yield SpendingStep(f"{adaptive + 1:,} queries: ε {after:.4g}", 0.0, after)
         else:
-            yield Step(f"{_shortened(entry)}: ε {float(entry.epsilon):.4g}, {after:.4g} in all", before, after)
+            yield SpendingStep(f"{_shortened(entry)}: ε {float(entry.epsilon):.4g}, {after:.4g} in all", before, after)
         before = after
 
 

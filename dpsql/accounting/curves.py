@@ -31,7 +31,7 @@ FAR = 1000
 LARGEST_MU = 10.0**10
 TOLERANCE = 2.0**-46
 # Where an edge is expected: it is looked at this far on both sides, after at most so many secants of so few digits.
-BESIDE = 2.0**-48
+AUXILIARY = 2.0**-48
 FEWER_DIGITS = Context(prec=24, traps=[])
 SECANTS = 40
 CLOSE = 2.0**-30
@@ -211,7 +211,7 @@ def _edge(part: Callable[[float], Decimal], inside: float, outside: float) -> fl
         return found
 
     expected = _expected_edge(part, inside, outside)
-    for beside in (1 - BESIDE, 1 + BESIDE):
+    for beside in (1 - AUXILIARY, 1 + AUXILIARY):
         holds(expected * beside)
     while abs(outside - inside) > TOLERANCE * inside:
         middle = (inside + outside) / 2

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.disjoint import without_zeros
-from dpsql.aggregates.estimate import Answer, Context, Linear, Ratio, Test
-from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
+from dpsql.aggregates.estimate import Answer, Context, Linear, ProposalTest, Ratio
+from dpsql.aggregates.function import AggregateFunction, BoundsRule, ErrorBars, Word
 from dpsql.aggregates.measure import (
     Average,
     CountRows,
@@ -29,7 +29,7 @@ from dpsql.aggregates.measure import (
 )
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.casts import GRID_BITS, LARGEST_BITS, cast_to, quantum_for
-from dpsql.expressions.format import readable
+from dpsql.expressions.format import format_expression
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.tree import Call, Column, Expression, Known, Literal, columns_of
 from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
@@ -62,7 +62,7 @@ def check_clip(call: AggregateCall) -> None:
 def clipped(
     measure: CountRows | CountValues | SumValues, quantum: Fraction, kind: ColumnType, context: Context
 ) -> Answer:
-    test = Test(context.column_of(UnitsBeyond(measure)), context.column_of(measure))
+    test = ProposalTest(context.column_of(UnitsBeyond(measure)), context.column_of(measure))
     return Answer(Linear(((test.clipped, quantum),)), kind, test)
 
 
@@ -165,8 +165,8 @@ COUNT = AggregateFunction(
     answer=count,
     spellings=("COUNT_IF(condition)", "APPROX_COUNT_DISTINCT(x)"),
     arguments=(0, 1),
-    bounds=(Bounds.PER_GROUP,),
-    clamped=Bounds.PER_GROUP,
+    bounds=(BoundsRule.PER_GROUP,),
+    clamped=BoundsRule.PER_GROUP,
     words=(
         Word("count", "COUNT({})", "The number of rows, or of rows where the column is not missing."),
         Word("nunique", "COUNT(DISTINCT {})", "The number of different values."),
@@ -193,7 +193,7 @@ def unbounded(call: AggregateCall, value: Expression, known: Known) -> Unbounded
     bounded = dict(known) | {name: _sample(column, kept_properties(column, known)) for name, column in lacking.items()}
     if not lacking or not _is_finite(kept_properties(value, bounded)):
         return UnboundedColumn(
-            f"{call.said} needs a bounded value, and {readable(value)} has no bounds",
+            f"{call.said} needs a bounded value, and {format_expression(value)} has no bounds",
             at=place,
             hint=f"write  {_clamped_text(value)}  in its place, with bounds of your own",
             columns=tuple(lacking),
@@ -227,7 +227,7 @@ def _sample(column: Column, properties: Properties) -> Properties:
 def _clamped_text(value: Expression) -> str:
     """The value with an explicit clamp, as a hint to the analyst."""
     low, high = (f"DATE '{end}'" if isinstance(end, date) else end for end in _ends(value))
-    return f"LEAST(GREATEST({readable(value)}, {low}), {high})"
+    return f"LEAST(GREATEST({format_expression(value)}, {low}), {high})"
 
 
 def _ends(value: Expression) -> tuple[date, date] | tuple[int, int]:
@@ -382,8 +382,8 @@ SUM = AggregateFunction(
     error=ErrorBars.INTERVAL,
     answer=sum_,
     clip_power=1,
-    bounds=(Bounds.PER_ROW, Bounds.PER_GROUP),
-    clamped=Bounds.PER_GROUP,
+    bounds=(BoundsRule.PER_ROW, BoundsRule.PER_GROUP),
+    clamped=BoundsRule.PER_GROUP,
     words=(Word("sum", "SUM({})", "The sum of the values."),),
     read_as=sum_type,
     wide=True,
@@ -441,8 +441,8 @@ AVG = AggregateFunction(
     of="bounded numbers",
     error=ErrorBars.INTERVAL,
     answer=avg,
-    bounds=(Bounds.PER_ROW, Bounds.PER_GROUP),
+    bounds=(BoundsRule.PER_ROW, BoundsRule.PER_GROUP),
     clip_power=1,
-    clamped=Bounds.PER_ROW,
+    clamped=BoundsRule.PER_ROW,
     words=(Word("mean", "AVG({})", "The mean of the values."),),
 )

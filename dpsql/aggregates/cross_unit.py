@@ -13,25 +13,25 @@ from dpsql.aggregates.measure import CountRows, CountValues, Matched, SumValues
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, select, test
 from dpsql.engine_sql.tree import (
+    CTE,
+    AggFunc,
+    Alias,
     Blank,
-    Derived,
     Field,
-    Fold,
     Joined,
-    Named,
     Ordered,
-    Over,
-    Part,
     Scalar,
     Select,
+    Subquery,
     Table,
+    WindowFunc,
     With,
 )
 from dpsql.errors import Unsupported
 from dpsql.expressions.casts import saturated
 from dpsql.expressions.emit import emit
 from dpsql.expressions.tree import names_read
-from dpsql.relation.facts import knowledge_of
+from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Filter, Project
 from dpsql.relation.sql import LEFTS, RIGHTS, domain_sql, relation_sql
 from dpsql.relation.units import one_row_per_unit, parts_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.measure import Statistic
     from dpsql.aggregates.release import Drawn
-    from dpsql.aggregates.release_sql import Writer
+    from dpsql.aggregates.release_sql import ReleaseWriter
     from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.relation import AggregateCall, CrossUnitJoin, Relation
@@ -79,41 +79,41 @@ PLACE = "_place"
 MOST, TOTALS, GROUPS = "_most", "_totals", "_groups"
 
 
-def matched_sql(writer: Writer, drawn: Drawn, statistic: Matched) -> Query:
+def matched_sql(writer: ReleaseWriter, drawn: Drawn, statistic: Matched) -> Query:
     summed, left, right = drawn.profile
     across = statistic.across
     lefts, rights = (tuple(pair[side] for pair in across.pairs) for side in (0, 1))
-    most = (Named(_most(LEFTS, lefts, across.left), left), Named(_most(RIGHTS, rights, across.right), right))
+    most = (Alias(_most(LEFTS, lefts, across.left), left), Alias(_most(RIGHTS, rights, across.right), right))
     parts = (
-        Part(LEFTS, _bounded(writer, across.left, statistic.left_rows, statistic)),
-        Part(RIGHTS, _bounded(writer, across.right, statistic.right_rows, statistic)),
-        Part(MOST, Select(most)),
-        Part(TOTALS, _totals(writer, statistic.measure, summed)),
+        CTE(LEFTS, _bounded(writer, across.left, statistic.left_rows, statistic)),
+        CTE(RIGHTS, _bounded(writer, across.right, statistic.right_rows, statistic)),
+        CTE(MOST, Select(most)),
+        CTE(TOTALS, _totals(writer, statistic.measure, summed)),
     )
     return With(parts, _every_group(writer, [summed, left, right]))
 
 
-def _totals(writer: Writer, measure: CountRows | CountValues | SumValues, name: str) -> Query:
+def _totals(writer: ReleaseWriter, measure: CountRows | CountValues | SumValues, name: str) -> Query:
     if isinstance(measure, CountRows):
-        return writer.by_keys([Named(count(), name)], writer.rows([], []))
-    value = Named(measure.input(emit(measure.argument, writer.release.knowledge.properties)), name)
+        return writer.by_keys([Alias(count(), name)], writer.rows([], []))
+    value = Alias(measure.input(emit(measure.argument, writer.release.facts.any_row)), name)
     folded = measure.total(Field(name, kind=measure.decimal)) if isinstance(measure, SumValues) else count(Field(name))
-    return writer.by_keys([Named(saturated(folded), name)], writer.rows([value], [measure.argument]))
+    return writer.by_keys([Alias(saturated(folded), name)], writer.rows([value], [measure.argument]))
 
 
-def _bounded(writer: Writer, side: Relation, rows: int, statistic: Matched) -> Query:
+def _bounded(writer: ReleaseWriter, side: Relation, rows: int, statistic: Matched) -> Query:
     """The rows of each unit with the smallest keyed hashes, up to a number."""
-    names = sorted(_read(writer, statistic) & set(knowledge_of(side).properties))
+    names = sorted(_read(writer, statistic) & set(facts_of(side).any_row))
     below, columns = relation_sql(side, names), [Field(name) for name in names]
     if one_row_per_unit(side):
         return below
     unit = Field(UNIT)  # of this side's own type
     hashed = apply("keyed hash", Blank(SALT), unit, *columns)
-    place = Named(Over(Fold("row_number"), (unit,), (Ordered(hashed), *map(Ordered, columns))), PLACE)
+    place = Alias(WindowFunc(AggFunc("row_number"), (unit,), (Ordered(hashed), *map(Ordered, columns))), PLACE)
     return select(fields(names), select([*fields(names), place], below), writer.is_first(PLACE, rows))
 
 
-def _read(writer: Writer, statistic: Matched) -> set[str]:
+def _read(writer: ReleaseWriter, statistic: Matched) -> set[str]:
     """The columns of either side that are read above the join."""
     aggregate, measure = writer.release.aggregate, statistic.measure
     read = [statistic.across.condition, *aggregate.keys]
@@ -128,19 +128,19 @@ def _read(writer: Writer, statistic: Matched) -> set[str]:
 
 def _most(rows: str, keys: tuple[Expression, ...], side: Relation) -> Term:
     """How often the most frequent key occurs; NULL matches nothing. Without a key all rows may match each other."""
-    known = knowledge_of(side).properties
+    known = facts_of(side).any_row
     written = tuple(emit(key, known) for key in keys)
     present = all_of([test("is not null", key) for key in written])
-    counts = Select((Named(count(), "_count"),), Table(rows), present, written)
-    most = saturated(Fold("max", (Field("_count"),)))
-    return Scalar(select([Named(most, "_most")], counts))
+    counts = Select((Alias(count(), "_count"),), Table(rows), present, written)
+    most = saturated(AggFunc("max", (Field("_count"),)))
+    return Scalar(select([Alias(most, "_most")], counts))
 
 
-def _every_group(writer: Writer, names: list[str]) -> Query:
+def _every_group(writer: ReleaseWriter, names: list[str]) -> Query:
     domain = writer.release.domain
     if not writer.keys or domain is None:
         return Select(tuple(fields(names)), Joined("CROSS", Table(TOTALS), Table(MOST)))
-    keys = [Named(Field(name, GROUPS), name) for name in writer.release.key_names]
-    groups = Derived(domain_sql(domain, writer.release.key_names), GROUPS)
+    keys = [Alias(Field(name, GROUPS), name) for name in writer.release.key_names]
+    groups = Subquery(domain_sql(domain, writer.release.key_names), GROUPS)
     found: Source = Joined("LEFT", groups, Table(TOTALS), writer.same_keys(GROUPS, TOTALS))
     return Select((*keys, *fields(names)), Joined("CROSS", found, Table(MOST)))

@@ -15,18 +15,18 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.aggregates.measure import (
-    Centred,
+    ClippedInL2,
     CountRows,
     CountUnits,
     CountUnitsWith,
     CountValues,
-    OneOf,
-    Scaled,
+    Disjoint,
+    Recentred,
     SumValues,
 )
 from dpsql.engine_sql.build import NULL, WIDE, any_of, apply, integer, test, wide
-from dpsql.engine_sql.tree import Case, Field, Named
-from dpsql.expressions.narrow import MIRRORED, is_held
+from dpsql.engine_sql.tree import Alias, Case, Field
+from dpsql.expressions.narrow import MIRRORED, is_clamped
 from dpsql.expressions.tree import Call, Literal
 from dpsql.schema.types import Integer
 
@@ -44,11 +44,11 @@ of many branches would be compared for minutes, before anybody pays."""
 
 Fact: TypeAlias = "tuple[Expression, bool]"
 """A fact: a condition that is TRUE, or one that is not."""
-Place: TypeAlias = tuple[int, int]
+CasePlace: TypeAlias = tuple[int, int]
 """A bundle of values that exclude each other, and the case of it that a value belongs to."""
 
 
-def bundled(values: Iterable[Expression]) -> Mapping[Expression, Place]:
+def bundled(values: Iterable[Expression]) -> Mapping[Expression, CasePlace]:
     """The disjoint values and their places. Values under the same conditions are one case of a bundle."""
     cases: dict[frozenset[frozenset[Fact]], list[Expression]] = {}
     for value in dict.fromkeys(values):
@@ -83,7 +83,7 @@ def without_zeros(value: Expression) -> Expression:
 
 def _ways(value: Expression) -> Iterator[tuple[Fact, ...]]:
     """The branches by which a value can be non-NULL: on each such row all facts of one branch hold."""
-    while isinstance(value, Call) and is_held(value):
+    while isinstance(value, Call) and is_clamped(value):
         value = value.arguments[0]  # NULL stays NULL
     if isinstance(value, Literal) and value.value is None:
         return
@@ -288,32 +288,34 @@ def _as_double(value: Value) -> float:
 
 FINE_BITS = 20
 """The least bits of a contribution whose parts are kept."""
-LEAST_BESIDE_UNITS = 3
+LEAST_AUXILIARY_UNITS = 3
 """If units are counted anyway, bundles of fewer cases are better recentred by that count (docs/proofs/weights.md)."""
 
 
-def exclusive_values(measures: Iterable[Measure], *, units_counted: bool) -> Mapping[Expression, Place]:
+def exclusive_values(measures: Iterable[Measure], *, units_counted: bool) -> Mapping[Expression, CasePlace]:
     """The disjoint values among those that are counted or summed."""
     values = [part.argument for part in measures if isinstance(part, CountValues | SumValues) and _is_plain(part)]
     found = bundled(values)
     cases: dict[int, set[int]] = {}
     for bundle, case in found.values():
         cases.setdefault(bundle, set()).add(case)
-    least = LEAST_BESIDE_UNITS if units_counted else 2
+    least = LEAST_AUXILIARY_UNITS if units_counted else 2
     return {value: place for value, place in found.items() if len(cases[place[0]]) >= least}
 
 
-def one_of(measure: Measure, places: Mapping[Expression, Place], rows: int, *, row_by_row: bool) -> OneOf | None:
+def disjoint(
+    measure: Measure, places: Mapping[Expression, CasePlace], rows: int, *, row_by_row: bool
+) -> Disjoint | None:
     """The measure as a case of its bundle, if it has one. Its grid is only refined if rows are summed per unit."""
     if not isinstance(measure, CountValues | SumValues) or not _is_plain(measure) or measure.argument not in places:
         return None
-    return OneOf(measure, *places[measure.argument], 1 if row_by_row else _finer(measure, rows))
+    return Disjoint(measure, *places[measure.argument], 1 if row_by_row else _finer(measure, rows))
 
 
-def scaled(measure: Measure, groups: int, all_groups: int, rows: int) -> Scaled:
+def l2_clipped(measure: Measure, groups: int, all_groups: int, rows: int) -> ClippedInL2:
     """The measure on a grid that is fine enough for parts of it. docs/proofs/l2_clipping.md."""
-    assert isinstance(measure, CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred)
-    return Scaled(measure, groups, all_groups, _finer(measure, rows))
+    assert isinstance(measure, CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Recentred)
+    return ClippedInL2(measure, groups, all_groups, _finer(measure, rows))
 
 
 def _finer(measure: Measure, rows: int) -> int:
@@ -334,18 +336,18 @@ def _is_plain(measure: CountValues | SumValues) -> bool:
 # together.
 
 
-def _bundles(measures: list[tuple[str, ByUnit]]) -> Iterator[dict[int, list[tuple[str, OneOf]]]]:
+def _bundles(measures: list[tuple[str, ByUnit]]) -> Iterator[dict[int, list[tuple[str, Disjoint]]]]:
     """The cases of each bundle of disjoint measures."""
-    exclusive = [(name, part) for name, part in measures if isinstance(part, OneOf)]
+    exclusive = [(name, part) for name, part in measures if isinstance(part, Disjoint)]
     for bundle in sorted({part.bundle for _, part in exclusive}):
-        cases: dict[int, list[tuple[str, OneOf]]] = {}
+        cases: dict[int, list[tuple[str, Disjoint]]] = {}
         for name, part in exclusive:
             if part.bundle == bundle:
                 cases.setdefault(part.case, []).append((name, part))
         yield cases
 
 
-def cases_of_rows(measures: list[tuple[str, ByUnit]]) -> Iterator[Named]:
+def cases_of_rows(measures: list[tuple[str, ByUnit]]) -> Iterator[Alias]:
     """The case of a row in each bundle: the first one with a value."""
     for cases in _bundles(measures):
         branches = [
@@ -353,15 +355,15 @@ def cases_of_rows(measures: list[tuple[str, ByUnit]]) -> Iterator[Named]:
             for case, parts in cases.items()
         ]
         [(_, part), *_] = next(iter(cases.values()))
-        yield Named(Case(tuple(branches), NULL), part.case_of_row)
+        yield Alias(Case(tuple(branches), NULL), part.case_of_row)
 
 
-def values_of_bundles(measures: list[tuple[str, ByUnit]]) -> Iterator[Named]:
+def values_of_bundles(measures: list[tuple[str, ByUnit]]) -> Iterator[Alias]:
     """The number of values of a unit and group in each bundle: per case, that of the measure with most values."""
     for cases in _bundles(measures):
         numbers = [_largest([part.number(name) for name, part in parts]) for parts in cases.values()]
         [(_, part), *_] = next(iter(cases.values()))
-        yield Named(reduce(lambda left, right: apply("+", left, right, kind=WIDE), numbers), part.values_of_bundle)
+        yield Alias(reduce(lambda left, right: apply("+", left, right, kind=WIDE), numbers), part.values_of_bundle)
 
 
 def _largest(numbers: list[Term]) -> Term:

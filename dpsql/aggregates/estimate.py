@@ -88,7 +88,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Smooth:
+class SmoothFunction:
     """A smooth function of linear parts, the first of them a count: a variance, a correlation, a slope.
 
     It lies within [low, high] where that is known.
@@ -120,7 +120,7 @@ class Formula:
     """The sums and counts that it reads."""
     weighed: frozenset[str] = frozenset()
     """The measures whose standard deviation of noise it reads, from the columns `noise_of`."""
-    smooth: Smooth | None = None
+    smooth: SmoothFunction | None = None
     """The smooth function that gives its error, if there is one."""
 
 
@@ -149,7 +149,7 @@ class Reported:
 
 
 Estimate: TypeAlias = Linear | Ratio | Reported
-WithError: TypeAlias = Estimate | Smooth
+WithError: TypeAlias = Estimate | SmoothFunction
 """The estimates whose error is known."""
 
 
@@ -318,7 +318,7 @@ def _ratio(ratio: Ratio) -> Term:
 
 
 @dataclass(frozen=True)
-class Test:
+class ProposalTest:
     """The test of a proposed clip: `clipped` is NULL if the noisy count `exceeding` finds too many units beyond it."""
 
     exceeding: str
@@ -329,7 +329,7 @@ class Test:
 class Answer:
     estimate: Estimate | Formula
     type: ColumnType
-    test: Test | None = None
+    test: ProposalTest | None = None
     wide: bool = False
     """Whether an integer answer has the width of the engine's sum of integers."""
 

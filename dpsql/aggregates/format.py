@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.estimate import Formula, Linear, Ratio, Reported
 from dpsql.aggregates.measure import (
     Average,
-    Centred,
+    ClippedInL2,
     CountRows,
     CountUnits,
     CountUnitsWith,
     CountValues,
+    Disjoint,
+    DownWeighted,
     Matched,
     Mode,
-    OneOf,
     OverDistinct,
-    Parted,
     Quantile,
-    Scaled,
+    Recentred,
     SumValues,
     UnitsBeyond,
 )
 from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.date_arithmetic import EPOCH
-from dpsql.expressions.format import readable, readable_value
+from dpsql.expressions.format import format_expression, format_value
 from dpsql.schema.types import Date, Timestamp
 
 if TYPE_CHECKING:
@@ -37,70 +37,70 @@ if TYPE_CHECKING:
 NAMED_QUANTILES = {Fraction(0): "minimum", Fraction(1, 2): "median", Fraction(1): "maximum"}
 
 
-def readable_measure(measure: Measure) -> str:
+def format_measure(measure: Measure) -> str:
     """What is counted or summed, as SQL names it, with its bounds."""
     match measure:
         case CountUnits():
             return "people"
         case CountUnitsWith(argument):
-            return f"people with {readable(argument)}"
+            return f"people with {format_expression(argument)}"
         case CountRows(most):
             return f"rows{_at_most(most)}"
         case CountValues(argument, most):
-            return f"values of {readable(argument)}{_at_most(most)}"
+            return f"values of {format_expression(argument)}{_at_most(most)}"
         case SumValues(argument=argument, quantum=quantum, low=low, high=high, centre=centre, group=group, mean=mean):
-            what = f"sum of {'the mean per person of ' if mean else ''}{readable(argument)}"
+            what = f"sum of {'the mean per person of ' if mean else ''}{format_expression(argument)}"
             return (
                 f"{what} clamped to {_range((low, high), quantum)}"
-                + (f", minus {readable_value(centre * quantum)} each" if centre else "")
+                + (f", minus {format_value(centre * quantum)} each" if centre else "")
                 + (f", {_range(group, quantum)} per person" if group is not None else "")
                 + (f", in steps of {quantum}" if quantum != 1 else "")
             )
-        case Centred(inner):
-            return f"{readable_measure(inner)}, centred"
-        case OneOf(inner):
-            return f"disjoint: {readable_measure(inner)}"
-        case Parted(inner):
-            return f"down-weighted: {readable_measure(inner)}"
-        case Scaled(inner):
-            return f"L2-clipped: {readable_measure(inner)}"
+        case Recentred(inner):
+            return f"{format_measure(inner)}, centred"
+        case Disjoint(inner):
+            return f"disjoint: {format_measure(inner)}"
+        case DownWeighted(inner):
+            return f"down-weighted: {format_measure(inner)}"
+        case ClippedInL2(inner):
+            return f"L2-clipped: {format_measure(inner)}"
         case UnitsBeyond(inner):
-            return f"people beyond the bound of: {readable_measure(inner)}"
+            return f"people beyond the bound of: {format_measure(inner)}"
         case OverDistinct(base, inner):
-            return f"over distinct {readable(base)}: {readable_measure(inner)}"
+            return f"over distinct {format_expression(base)}: {format_measure(inner)}"
 
 
 def quantum_of(measure: Measure, rows: int) -> Fraction:
     """The value of one quantum of the measure's column, if one person may add `rows` rows to a group."""
-    if isinstance(measure, Scaled | Parted):
+    if isinstance(measure, ClippedInL2 | DownWeighted):
         return quantum_of(measure.inner, rows) / measure.finer
-    inner = measure.inner if isinstance(measure, OverDistinct | Centred | OneOf) else measure
+    inner = measure.inner if isinstance(measure, OverDistinct | Recentred | Disjoint) else measure
     worth = inner.quantum if isinstance(inner, SumValues) else Fraction(1)
-    if isinstance(measure, OneOf):
+    if isinstance(measure, Disjoint):
         return worth / measure.finer
-    return worth / measure.times(rows) if isinstance(measure, Centred) else worth
+    return worth / measure.times(rows) if isinstance(measure, Recentred) else worth
 
 
-def readable_statistic(statistic: Statistic) -> str:
+def format_statistic(statistic: Statistic) -> str:
     match statistic:
         case Quantile(argument, grid, fraction):
-            what = NAMED_QUANTILES.get(fraction) or f"quantile {readable_value(fraction)}"
-            return f"{what} of {readable(argument)} in {_values_of(grid, argument.type)}"
+            what = NAMED_QUANTILES.get(fraction) or f"quantile {format_value(fraction)}"
+            return f"{what} of {format_expression(argument)} in {_values_of(grid, argument.type)}"
         case Mode(argument, values):
-            return f"mode of {readable(argument)}, one of {len(values):,} values"
+            return f"mode of {format_expression(argument)}, one of {len(values):,} values"
         case Average(argument, grid):
-            return f"average of {readable(argument)} in {_range((grid.low, grid.high), grid.quantum)}"
+            return f"average of {format_expression(argument)} in {_range((grid.low, grid.high), grid.quantum)}"
         case Matched(_, measure, left, right):
-            return f"{readable_measure(measure)} of pairs; one person has {left} rows on the left, {right} on the right"
+            return f"{format_measure(measure)} of pairs; one person has {left} rows on the left, {right} on the right"
 
 
-def readable_answer(answer: Answer) -> str:
+def format_answer(answer: Answer) -> str:
     """How the answer follows from noisy columns."""
     match answer.estimate:
         case Linear():
             return _linear(answer.estimate)
         case Ratio(above, below, low, high):
-            ends = ("anything" if end is None else readable_value(end) for end in (low, high))
+            ends = ("anything" if end is None else format_value(end) for end in (low, high))
             kept = "" if low is None and high is None else ", within [{}, {}]".format(*ends)
             return f"{_closed(_linear(above))} / {_closed(_linear(below))}{kept}"
         case Formula(sql):
@@ -132,5 +132,5 @@ def _values_of(grid: Grid, kind: ColumnType) -> str:
 
 
 def _range(ends: tuple[int, int], quantum: Fraction) -> str:
-    low, high = (readable_value(end * quantum) for end in ends)
+    low, high = (format_value(end * quantum) for end in ends)
     return f"[{low}, {high}]"

@@ -26,7 +26,7 @@ Aggregator: TypeAlias = "Callable[[AggregateCall, Context], Answer]"
 Totaled: TypeAlias = "Callable[[AggregateCall, Known], CountRows | CountValues | SumValues]"
 
 
-class Bounds(Enum):
+class BoundsRule(Enum):
     """Contribution bounds that an aggregate may carry as arguments, by argument name."""
 
     PER_ROW = "contribution_bounds_per_row"
@@ -72,8 +72,8 @@ class AggregateFunction:
     """The power of its argument by which its error grows, if `"auto"` can clip that argument; else 0."""
     by_fraction: bool = False
     """Whether a constant argument names the quantile: sql/syntax.py reads it."""
-    bounds: tuple[Bounds, ...] = (Bounds.PER_ROW,)
-    clamped: Bounds | None = None
+    bounds: tuple[BoundsRule, ...] = (BoundsRule.PER_ROW,)
+    clamped: BoundsRule | None = None
     """What CLAMPED BETWEEN bounds in ANON_<name> of BigQuery's older dialect; None if there is no such function."""
     words: tuple[Word, ...] = ()
     read_as: Callable[[ColumnType], ColumnType] = number_as_double

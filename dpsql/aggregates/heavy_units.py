@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import CountRows, CountValues, OneOf, Parted, SumValues
+from dpsql.aggregates.measure import CountRows, CountValues, Disjoint, DownWeighted, SumValues
 from dpsql.aggregates.partials import value_rows
 from dpsql.engine_sql.build import (
     UNIT,
@@ -43,18 +43,18 @@ from dpsql.engine_sql.build import (
     when,
 )
 from dpsql.engine_sql.tree import (
-    Derived,
+    CTE,
+    Alias,
     Exists,
     Field,
     Joined,
     Lasting,
-    Named,
-    Part,
     Select,
+    Subquery,
     Table,
     is_one_scan,
 )
-from dpsql.relation.facts import has_all_rows, knowledge_of, whole_table
+from dpsql.relation.facts import facts_of, has_all_rows, whole_table
 from dpsql.relation.relation import Scan
 from dpsql.relation.scan_sql import KEY, OWNERS, linked, with_key
 from dpsql.relation.sql import relation_sql, unlisted
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.partials import Summed
-    from dpsql.aggregates.release_sql import Writer
+    from dpsql.aggregates.release_sql import ReleaseWriter
     from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import Relation
@@ -85,16 +85,16 @@ LEAST = 16
 """Where so many rows are few, most units have no more, and the time to count them is well spent."""
 
 
-def few_rows(groups: int, rows: int, measures: Collection[Measure]) -> int | None:
+def light_rows(groups: int, rows: int, measures: Collection[Measure]) -> int | None:
     """The largest number with few^2 <= groups * rows^2; None if it is not worth it, or not all measures add up."""
     few = isqrt(groups * rows * rows)
     return few if few >= LEAST and measures and all(map(adds_up, measures)) else None
 
 
-def parted(measure: Measure, most: int) -> Parted:
+def down_weighted(measure: Measure, most: int) -> DownWeighted:
     """The measure on a grid that is fine enough for parts of it."""
-    assert isinstance(measure, CountRows | CountValues | SumValues | OneOf)
-    return Parted(measure, most, 1 << max(0, FINE_BITS - measure.linf(most).bit_length()))
+    assert isinstance(measure, CountRows | CountValues | SumValues | Disjoint)
+    return DownWeighted(measure, most, 1 << max(0, FINE_BITS - measure.linf(most).bit_length()))
 
 
 def adds_up(measure: Measure) -> bool:
@@ -108,7 +108,7 @@ def adds_up(measure: Measure) -> bool:
             return False
 
 
-# -- light and heavy rows ---------------------------------------------------------------------------------------------
+# -- light and heavy rows ----------------------------------------------------------------------------------------------
 
 OWN, KNOWN, KEYS, UNITS, MANY, NOWHERE = "_own", "_known", "_keys", "_units", "_many", "_nowhere"
 TOLD = "_told"
@@ -118,18 +118,18 @@ NUMBER = "_number"
 
 @dataclass(frozen=True)
 class LightAndHeavy:
-    parts: tuple[Part, ...]
+    parts: tuple[CTE, ...]
     light: Query
     """The rows of light units: the keys, the values."""
     heavy: Query
     """The rows of heavy units: _unit, _number, the keys, the values."""
 
 
-def light_and_heavy(writer: Writer, summed: Summed, few: int) -> LightAndHeavy:
+def light_and_heavy(writer: ReleaseWriter, summed: Summed, few: int) -> LightAndHeavy:
     release = writer.release
     names = [*release.key_names, *summed.values]
-    columns = [Named(Field(name, MANY), name) for name in (UNIT, NUMBER)]
-    columns += [Named(Field(name, OWN), name) for name in names]
+    columns = [Alias(Field(name, MANY), name) for name in (UNIT, NUMBER)]
+    columns += [Alias(Field(name, OWN), name) for name in names]
     told = Select(tuple(columns), Joined("LEFT", Table(OWN), Table(MANY), _is_own(KEY, MANY)))
     source = release.aggregate.source
     reading = _without_list(writer) if whole_table(source) is not None else writer
@@ -140,17 +140,17 @@ def light_and_heavy(writer: Writer, summed: Summed, few: int) -> LightAndHeavy:
         rows = with_key(reading.release.aggregate.source)
         assert rows is not None
         by_key = _over(reading, rows)
-        nowhere = Part(NOWHERE, Select(tuple(fields([KEY])), Table(KNOWN), test("is null", Field(UNIT))))
+        nowhere = CTE(NOWHERE, Select(tuple(fields([KEY])), Table(KNOWN), test("is null", Field(UNIT))))
         parts = (*with_many(value_rows(by_key, summed), links.rows, few, links), nowhere)
         told = replace(told, where=test("not", Exists(Select((), Table(NOWHERE), _is_own(KEY, NOWHERE)))))
     return LightAndHeavy(
-        (*parts, Part(TOLD, told, kept=False)),
+        (*parts, CTE(TOLD, told, kept=False)),
         Select(tuple(fields(names)), Table(TOLD), test("is null", Field(UNIT))),
         Select(tuple(fields([UNIT, NUMBER, *names])), Table(TOLD), test("is not null", Field(UNIT))),
     )
 
 
-def _without_list(writer: Writer) -> Writer:
+def _without_list(writer: ReleaseWriter) -> ReleaseWriter:
     """Rows that are summed need not be joined to the list of groups; those that are counted again still are.
 
     Not where these are the same (`_own`): rows of groups that are not listed would be counted too.
@@ -165,77 +165,77 @@ def _without_list(writer: Writer) -> Writer:
     return _over(writer, *found)
 
 
-def _over(writer: Writer, source: Relation, keys: tuple[Expression, ...] | None = None) -> Writer:
+def _over(writer: ReleaseWriter, source: Relation, keys: tuple[Expression, ...] | None = None) -> ReleaseWriter:
     """The same of the rows of another relation."""
     release = writer.release
     aggregate = replace(release.aggregate, source=source, keys=keys or release.aggregate.keys)
-    return replace(writer, release=replace(release, aggregate=aggregate, knowledge=knowledge_of(source)))
+    return replace(writer, release=replace(release, aggregate=aggregate, facts=facts_of(source)))
 
 
-def with_many(rows: Query, relation: Relation, few: int, links: Linked | None = None) -> tuple[Part, ...]:
+def with_many(rows: Query, relation: Relation, few: int, links: Linked | None = None) -> tuple[CTE, ...]:
     """The rows, and the units that have many."""
     own, counted = _own(rows, relation)
     whole = whole_table(relation)
     if whole is None:
-        return own, _known(_rows_by_unit(counted, links), links), Part(MANY, _keys_of_many(few, links))
-    table = Derived(relation_sql(whole, ()), OWN)
+        return own, _known(_rows_by_unit(counted, links), links), CTE(MANY, _keys_of_many(few, links))
+    table = Subquery(relation_sql(whole, ()), OWN)
     parts = own, _known(Lasting(_rows_by_unit(table, links)), links)
     if has_all_rows(relation):
-        return *parts, Part(MANY, _keys_of_many(few, links))
-    return *parts, Part(KEYS, _keys_of_many(few, links)), *_counted_again(counted, few)
+        return *parts, CTE(MANY, _keys_of_many(few, links))
+    return *parts, CTE(KEYS, _keys_of_many(few, links)), *_counted_again(counted, few)
 
 
-def _own(rows: Query, relation: Relation) -> tuple[Part, Source]:
+def _own(rows: Query, relation: Relation) -> tuple[CTE, Source]:
     """The rows, and what is counted of them.
 
     Of a view the same rows are counted, since it may not read the same twice. Of one table only whose rows they are is
     read to count them, and so those that are in no group are counted too.
     """
     if any(isinstance(part, Scan) and part.is_view for part in parts_of(relation)):
-        return Part(OWN, rows, kept=True), Table(OWN)
+        return CTE(OWN, rows, kept=True), Table(OWN)
     if is_one_scan(rows):
-        return Part(OWN, rows, kept=False), Derived(relation_sql(relation, ()), OWN)
-    return Part(OWN, rows), Table(OWN)
+        return CTE(OWN, rows, kept=False), Subquery(relation_sql(relation, ()), OWN)
+    return CTE(OWN, rows), Table(OWN)
 
 
-def _known(rows_by_unit: Query, links: Linked | None) -> Part:
+def _known(rows_by_unit: Query, links: Linked | None) -> CTE:
     """Over a foreign key it is read twice, and so kept."""
-    return Part(KNOWN, rows_by_unit, None if links is None else True)
+    return CTE(KNOWN, rows_by_unit, None if links is None else True)
 
 
 def _rows_by_unit(counted: Source, links: Linked | None) -> Select:
     """How many rows each unit has, or each foreign key without one."""
     if links is None:
-        return Select((*fields([UNIT]), Named(count(), NUMBER)), counted, group_by=(Field(UNIT),))
-    numbers = Select((Named(Field(UNIT), KEY), Named(count(), NUMBER)), counted, group_by=(Field(UNIT),))
+        return Select((*fields([UNIT]), Alias(count(), NUMBER)), counted, group_by=(Field(UNIT),))
+    numbers = Select((Alias(Field(UNIT), KEY), Alias(count(), NUMBER)), counted, group_by=(Field(UNIT),))
     same_key = test("=", Field(KEY, OWN), Field(KEY, OWNERS))
-    owned = Joined("LEFT", Derived(numbers, OWN), Derived(links.owners, OWNERS), same_key)
+    owned = Joined("LEFT", Subquery(numbers, OWN), Subquery(links.owners, OWNERS), same_key)
     unit = Field(UNIT, OWNERS)
     key = when(test("is null", unit), Field(KEY, OWN))
-    columns = Named(unit, UNIT), Named(key, KEY), Named(in_64_bits(total(Field(NUMBER))), NUMBER)
+    columns = Alias(unit, UNIT), Alias(key, KEY), Alias(in_64_bits(total(Field(NUMBER))), NUMBER)
     return Select(columns, owned, group_by=(unit, key))
 
 
 def _keys_of_many(few: int, links: Linked | None) -> Select:
     """The units with many rows, each by all keys that rows may know it by."""
     if links is None:
-        return Select((Named(Field(UNIT), KEY), *fields([UNIT, NUMBER])), Table(KNOWN), _has_many(few))
+        return Select((Alias(Field(UNIT), KEY), *fields([UNIT, NUMBER])), Table(KNOWN), _has_many(few))
     units = Select(tuple(fields([UNIT, NUMBER])), Table(KNOWN), _has_many(few))
-    return _with_numbers(Derived(links.owners, OWNERS), OWNERS, Derived(units, UNITS))
+    return _with_numbers(Subquery(links.owners, OWNERS), OWNERS, Subquery(units, UNITS))
 
 
-def _counted_again(counted: Source, few: int) -> tuple[Part, Part]:
+def _counted_again(counted: Source, few: int) -> tuple[CTE, CTE]:
     """Of units with many rows in a whole table, those that have many of these."""
     unit = Field(UNIT, KEYS)
     rows = Joined("INNER", counted, Table(KEYS), _is_own(KEY, KEYS))
-    numbers = Select((Named(unit, UNIT), Named(count(), NUMBER)), rows, group_by=(unit,))
-    units = Part(UNITS, select(fields([UNIT, NUMBER]), numbers, _has_many(few)))
-    return units, Part(MANY, _with_numbers(Table(KEYS), KEYS, Table(UNITS)))
+    numbers = Select((Alias(unit, UNIT), Alias(count(), NUMBER)), rows, group_by=(unit,))
+    units = CTE(UNITS, select(fields([UNIT, NUMBER]), numbers, _has_many(few)))
+    return units, CTE(MANY, _with_numbers(Table(KEYS), KEYS, Table(UNITS)))
 
 
 def _with_numbers(keys: Source, name: str, units: Source) -> Select:
     """Keys of units, with the number of rows that each of these has."""
-    columns = Named(Field(KEY, name), KEY), Named(Field(UNIT, UNITS), UNIT), Named(Field(NUMBER, UNITS), NUMBER)
+    columns = Alias(Field(KEY, name), KEY), Alias(Field(UNIT, UNITS), UNIT), Alias(Field(NUMBER, UNITS), NUMBER)
     return Select(columns, Joined("INNER", keys, units, test("=", Field(UNIT, name), Field(UNIT, UNITS))))
 
 

@@ -31,7 +31,7 @@ from dpsql.engine_sql.build import (
     when,
     wide,
 )
-from dpsql.engine_sql.tree import Case, Constant, Field, Fold, Named
+from dpsql.engine_sql.tree import AggFunc, Alias, Case, Constant, Field
 from dpsql.expressions.casts import LARGEST, LARGEST_BITS, ROW_BITS, clamps_column, decimal_of_quanta, in_fixed_point
 from dpsql.schema.types import Integer
 
@@ -50,7 +50,7 @@ MOST_ROWS = 2**20
 class CountUnits:
     """The number of units in a group."""
 
-    def partial(self, name: str, values: str) -> list[Named]:
+    def partial(self, name: str, values: str) -> list[Alias]:
         return []
 
     def bounded(self, name: str, rows: int) -> Term:
@@ -69,8 +69,8 @@ class CountUnitsWith:
     def input(self, argument: Term) -> Term:
         return argument
 
-    def partial(self, name: str, values: str) -> list[Named]:
-        return [Named(count(Field(values)), name)]
+    def partial(self, name: str, values: str) -> list[Alias]:
+        return [Alias(count(Field(values)), name)]
 
     def bounded(self, name: str, rows: int) -> Term:
         return apply("least", Field(name), integer(1), kind=Integer())
@@ -106,8 +106,8 @@ class CountRows(_Count):
 
     most: int | None = None
 
-    def partial(self, name: str, values: str) -> list[Named]:
-        return [Named(count(), name)]
+    def partial(self, name: str, values: str) -> list[Alias]:
+        return [Alias(count(), name)]
 
     def reach(self, rows: int) -> tuple[int, int]:
         return 1, self.linf(rows)
@@ -123,8 +123,8 @@ class CountValues(_Count):
     def input(self, argument: Term) -> Term:
         return argument
 
-    def partial(self, name: str, values: str) -> list[Named]:
-        return [Named(count(Field(values)), name)]
+    def partial(self, name: str, values: str) -> list[Alias]:
+        return [Alias(count(Field(values)), name)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +176,7 @@ class SumValues:
         if self.decimal is None:
             return total(values)
         typed = values if values.kind == self.decimal else cast(values, self.decimal)
-        return Fold("sum of quanta", (typed,), kind=WIDE)
+        return AggFunc("sum of quanta", (typed,), kind=WIDE)
 
     def sum_centred(self, values: Term) -> Term:
         """The same sum, recentred: minus the centre times the number of values."""
@@ -189,11 +189,11 @@ class SumValues:
         """Whether this clamps a column at least as tightly as the scan, which may then leave it out."""
         return clamps_column(self.argument, known, self.quantum, self.low, self.high)
 
-    def partial(self, name: str, values: str) -> list[Named]:
+    def partial(self, name: str, values: str) -> list[Alias]:
         return [
-            Named(short_total(Field(values)) if self.kind == SHORT else total(Field(values)), name),
+            Alias(short_total(Field(values)) if self.kind == SHORT else total(Field(values)), name),
             # NULL counts as 0 there: the rows are counted anyway.
-            Named(count() if self.null_is_zero else count(Field(values)), f"{name}_count"),
+            Alias(count() if self.null_is_zero else count(Field(values)), f"{name}_count"),
         ]
 
     def kept(self, name: str, rows: int) -> Term:
@@ -255,7 +255,7 @@ class UnitsBeyond:
 
     inner: CountRows | CountValues | SumValues
 
-    def partial(self, name: str, values: str) -> list[Named]:
+    def partial(self, name: str, values: str) -> list[Alias]:
         return self.inner.partial(name, values)
 
     def bounded(self, name: str, rows: int) -> Term:
@@ -276,7 +276,7 @@ class UnitsBeyond:
 
 
 @dataclass(frozen=True)
-class Centred:
+class Recentred:
     """A contribution, recentred at the midpoint of its range; doubled, if the midpoint is a half.
 
     The inner measure is this plus the middle times the number of units: one that is counted anyway takes a part of
@@ -298,7 +298,7 @@ class Centred:
         low, high = self.inner.reach(rows)
         return (low, high) if isinstance(self.inner, CountRows) else (min(low, 0), max(high, 0))
 
-    def partial(self, name: str, values: str) -> list[Named]:
+    def partial(self, name: str, values: str) -> list[Alias]:
         return self.inner.partial(name, values)
 
     def bounded(self, name: str, rows: int) -> Term:
@@ -321,7 +321,7 @@ class Centred:
 
 
 @dataclass(frozen=True)
-class OneOf:
+class Disjoint:
     """A disjoint measure: of all values of its bundle together, at most `rows` per unit and group count.
 
     Where a unit has more of them, each measure keeps its part of `rows`, cut off towards zero on a finer grid, so that
@@ -334,7 +334,7 @@ class OneOf:
     finer: int
     """The number of quanta of this column per quantum of the inner measure."""
 
-    def partial(self, name: str, values: str) -> list[Named]:
+    def partial(self, name: str, values: str) -> list[Alias]:
         return self.inner.partial(name, values)
 
     def number(self, name: str) -> Term:
@@ -364,19 +364,19 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ClippedInL2:
     """An L2-clipped contribution: a unit in more than `groups` groups is scaled down in all of them, so that its L2
     norm is that of `groups` groups. docs/proofs/l2_clipping.md.
     """
 
-    inner: CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred
+    inner: CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Recentred
     groups: int
     all_groups: int
     """The number of all groups, which are public."""
     finer: int
     """The number of quanta of this column per quantum of the inner measure."""
 
-    def partial(self, name: str, values: str) -> list[Named]:
+    def partial(self, name: str, values: str) -> list[Alias]:
         return self.inner.partial(name, values)
 
     def bounded(self, name: str, rows: int) -> Term:
@@ -389,11 +389,11 @@ class Scaled:
 
     def scale(self, reached: Term) -> Term:
         """The scale, as a fraction of WHOLE, of a unit that is in `reached` groups."""
-        steps = ((test("<=", reached, integer(most)), integer(part)) for most, part in self.ladder)
+        steps = ((test("<=", reached, integer(most)), integer(part)) for most, part in self.histogram)
         return Case(tuple(steps), integer(0))
 
     @property
-    def ladder(self) -> list[tuple[int, int]]:
+    def histogram(self) -> list[tuple[int, int]]:
         """Steps of the scale: for up to `most` groups, the largest part with part^2 * most <= WHOLE^2 * groups."""
         # More than there are may be seen where keys are not looked up in their list before units are counted.
         last, ends = 2 * self.all_groups + 1, [self.groups]
@@ -412,12 +412,12 @@ STEP = Fraction(17, 16)
 
 
 @dataclass(frozen=True)
-class Parted:
+class DownWeighted:
     """A down-weighted contribution: each row of a unit with n > `most` rows in total counts most / n, rounded towards
     zero on a finer grid. docs/proofs/few_rows.md.
     """
 
-    inner: CountRows | CountValues | SumValues | OneOf
+    inner: CountRows | CountValues | SumValues | Disjoint
     most: int
     finer: int
     """The number of quanta of this column per quantum of the inner measure."""
@@ -441,19 +441,19 @@ class OverDistinct:
 
 
 ByUnit: TypeAlias = (
-    CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred | UnitsBeyond | OneOf | Scaled
+    CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Recentred | UnitsBeyond | Disjoint | ClippedInL2
 )
 """The measures that are sums of per-unit contributions."""
-Measure: TypeAlias = ByUnit | Parted | OverDistinct
+Measure: TypeAlias = ByUnit | DownWeighted | OverDistinct
 Input: TypeAlias = CountUnitsWith | CountValues | SumValues
 """The measures that read a value of every row."""
 
 
-def read_by(measure: ByUnit | Parted) -> Input | None:
+def read_by(measure: ByUnit | DownWeighted) -> Input | None:
     """The innermost measure, if it reads a value of every row; else None."""
-    if isinstance(measure, Scaled | Parted):
+    if isinstance(measure, ClippedInL2 | DownWeighted):
         return read_by(measure.inner)
-    part = measure.inner if isinstance(measure, UnitsBeyond | Centred | OneOf) else measure
+    part = measure.inner if isinstance(measure, UnitsBeyond | Recentred | Disjoint) else measure
     return part if isinstance(part, CountUnitsWith | CountValues | SumValues) else None
 
 
@@ -465,11 +465,11 @@ def read_by(measure: ByUnit | Parted) -> Input | None:
 # number of units comes free. docs/proofs/weights.md.
 
 
-def from_middle(measure: Measure, rows: int) -> tuple[tuple[Measure, Fraction], ...]:
+def midpoint_shift(measure: Measure, rows: int) -> tuple[tuple[Measure, Fraction], ...]:
     """The measure as a weighted sum of a recentred measure and the number of units."""
     if not isinstance(measure, CountRows | CountValues | SumValues) or _is_centred(measure):
         return ((measure, Fraction(1)),)
-    centred = Centred(measure)
+    centred = Recentred(measure)
     worth = Fraction(1, centred.times(rows))
     units = CountUnits(), worth * centred.middle(rows)
     return ((centred, worth), units) if centred.linf(rows) else (units,)

@@ -15,8 +15,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.count_sum import count_linear, sum_linear, summed
-from dpsql.aggregates.estimate import Answer, Context, Formula, Smooth, linear_sql, noise_of
-from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
+from dpsql.aggregates.estimate import Answer, Context, Formula, SmoothFunction, linear_sql, noise_of
+from dpsql.aggregates.function import AggregateFunction, BoundsRule, ErrorBars, Word
 from dpsql.engine_sql.build import apply, double, integer, test, when
 from dpsql.engine_sql.tree import Field
 from dpsql.expressions.narrow import kept_properties
@@ -129,7 +129,7 @@ def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool
     if root:
         result = _do("sqrt", result)
     parts = (count, x.total, squares)
-    smooth = Smooth(
+    smooth = SmoothFunction(
         parts,
         partial(variance_of, sample=sample, root=root),
         low=0.0,
@@ -179,7 +179,7 @@ def regression(asked: AggregateCall, context: Context, *, intercept: bool) -> An
     return _over(pairs, result, pairs.smooth((*pairs.sums, of_x.products), value), of_x)
 
 
-def _over(pairs: Pairs, result: Term, smooth: Smooth | None, *divisors: Spread) -> Answer:
+def _over(pairs: Pairs, result: Term, smooth: SmoothFunction | None, *divisors: Spread) -> Answer:
     """The result, if there are pairs and the divisor is larger than its noise; else NULL."""
     varied = [test(">", divisor.sql, divisor.noise) for divisor in divisors]
     weighed = frozenset[str]().union(*(divisor.measures for divisor in divisors))
@@ -276,10 +276,10 @@ class Pairs:
         value: Callable[[Sequence[float], Sequence[float]], float],
         low: float = -math.inf,
         high: float = math.inf,
-    ) -> Smooth:
+    ) -> SmoothFunction:
         """Of the sums, and perhaps the squares of x, and those of y."""
         typical = (values[: len(parts)] for values in typical_pairs(self.y.half, self.x.half))
-        return Smooth(parts, value, low, high, tuple(typical))
+        return SmoothFunction(parts, value, low, high, tuple(typical))
 
 
 def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
@@ -368,9 +368,9 @@ VARIANCE = Word("var", "VAR_SAMP({})", "The variance, with n - 1 as in pandas.")
 DEVIATION = Word("std", "STDDEV_SAMP({})", "The standard deviation, with n - 1 as in pandas.")
 
 MOMENTS = (
-    replace(_of_one("VAR_POP", sample=False, root=False), clamped=Bounds.PER_ROW),
+    replace(_of_one("VAR_POP", sample=False, root=False), clamped=BoundsRule.PER_ROW),
     replace(_of_one("VAR_SAMP", sample=True, root=False), also=("VARIANCE",), words=(VARIANCE,)),
-    replace(_of_one("STDDEV_POP", sample=False, root=True), clamped=Bounds.PER_ROW),
+    replace(_of_one("STDDEV_POP", sample=False, root=True), clamped=BoundsRule.PER_ROW),
     replace(_of_one("STDDEV_SAMP", sample=True, root=True), also=("STDDEV",), words=(DEVIATION,)),
     _of_two("COVAR_POP", partial(covariance, sample=False)),
     _of_two("COVAR_SAMP", partial(covariance, sample=True)),

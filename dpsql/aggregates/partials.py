@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import OneOf, SumValues, read_by
+from dpsql.aggregates.measure import Disjoint, SumValues, read_by
 from dpsql.engine_sql.build import cast, fields, in_64_bits, select, total
-from dpsql.engine_sql.tree import Field, Fold, Named
+from dpsql.engine_sql.tree import AggFunc, Alias, Field
 from dpsql.expressions.casts import saturated
 from dpsql.expressions.emit import emit
 from dpsql.expressions.tree import names_read
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from dpsql.aggregates.measure import ByUnit, Input
-    from dpsql.aggregates.release_sql import Writer
+    from dpsql.aggregates.release_sql import ReleaseWriter
     from dpsql.engine_sql.tree import Query
 
 
@@ -41,15 +41,15 @@ class Summed:
         return [(name, part, Field(name, kind=part.argument.type)) for name, part in self.values.items()]
 
     @property
-    def clamped(self) -> list[Named]:
+    def clamped(self) -> list[Alias]:
         """Values as whole numbers, each counted from its centre."""
         return [
-            Named(part.centred(value) if isinstance(part, SumValues) else part.input(value), name)
+            Alias(part.centred(value) if isinstance(part, SumValues) else part.input(value), name)
             for name, part, value in self.stored
         ]
 
     @property
-    def partials(self) -> list[Named]:
+    def partials(self) -> list[Alias]:
         """What is computed of a unit's rows in a group."""
         found = [part for name, measure in self.measures for part in measure.partial(name, self.values_of(name))]
         return list(map(_for_any_number, found)) if self.multiplied else found
@@ -58,14 +58,14 @@ class Summed:
         return self.columns.get(name, name)
 
     @property
-    def totals(self) -> list[Named]:
+    def totals(self) -> list[Alias]:
         """The sums over units."""
-        return [Named(saturated(total(Field(name))), name) for name, _ in self.measures]
+        return [Alias(saturated(total(Field(name))), name) for name, _ in self.measures]
 
 
-def summed_by(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Summed:
+def summed_by(writer: ReleaseWriter, measures: list[tuple[str, ByUnit]]) -> Summed:
     inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
-    columns = _value_columns(writer, inputs, [name for name, part in measures if isinstance(part, OneOf)])
+    columns = _value_columns(writer, inputs, [name for name, part in measures if isinstance(part, Disjoint)])
     values = {name: part for name, part in inputs.items() if columns[name] == name}
     multiplied = any(
         isinstance(part, Join | CrossUnitJoin | SetOp) for part in parts_of(writer.release.aggregate.source)
@@ -73,15 +73,15 @@ def summed_by(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Summed:
     return Summed(measures, columns, values, multiplied)
 
 
-def _for_any_number(partial: Named) -> Named:
+def _for_any_number(partial: Alias) -> Alias:
     """A sum in 64 bits may overflow, and fail, where a query makes as many rows as it likes: it is cast instead."""
     match partial.value:
-        case Fold("sum", (value,), kind=Integer()):
-            return Named(in_64_bits(total(cast(value, Integer()))), partial.name)
+        case AggFunc("sum", (value,), kind=Integer()):
+            return Alias(in_64_bits(total(cast(value, Integer()))), partial.name)
     return partial
 
 
-def _value_columns(writer: Writer, inputs: Mapping[str, Input], exclusive: Collection[str]) -> dict[str, str]:
+def _value_columns(writer: ReleaseWriter, inputs: Mapping[str, Input], exclusive: Collection[str]) -> dict[str, str]:
     """The column that has the values of each: what is counted is what is summed, if that is NULL where it is."""
     sums = {
         part.argument: name
@@ -94,17 +94,17 @@ def _value_columns(writer: Writer, inputs: Mapping[str, Input], exclusive: Colle
     }
 
 
-def value_rows(writer: Writer, summed: Summed) -> Query:
+def value_rows(writer: ReleaseWriter, summed: Summed) -> Query:
     """_unit, the keys and the values that are counted or summed, as they are before they are clamped."""
     release, parts = writer.release, summed.values.values()
-    known = release.knowledge.properties
+    known = release.facts.any_row
     clamped = [part.argument for part in parts if isinstance(part, SumValues) and part.clamps(known)]
     others = names_read(*release.aggregate.keys, *(part.argument for part in parts if part.argument not in clamped))
     # What is computed is a column first: where it is clamped it is read several times.
-    values = [Named(emit(part.argument, known), name) for name, part in summed.values.items()]
+    values = [Alias(emit(part.argument, known), name) for name, part in summed.values.items()]
     return writer.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
 
 
-def with_columns(below: Query, names: Sequence[str], more: list[Named]) -> Query:
+def with_columns(below: Query, names: Sequence[str], more: list[Alias]) -> Query:
     """The same rows with columns that are computed from theirs."""
     return select([*fields(names), *more], below) if more else below

@@ -7,32 +7,32 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.disjoint import one_of, scaled
+from dpsql.aggregates.disjoint import disjoint, l2_clipped
 from dpsql.aggregates.estimate import Linear
-from dpsql.aggregates.heavy_units import parted
+from dpsql.aggregates.heavy_units import down_weighted
 from dpsql.aggregates.measure import (
+    ClippedInL2,
     CountRows,
     CountUnits,
     CountUnitsWith,
     CountValues,
-    OneOf,
+    Disjoint,
+    DownWeighted,
     OverDistinct,
-    Parted,
     Quantile,
-    Scaled,
-    from_middle,
+    midpoint_shift,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpsql.aggregates.disjoint import Place
+    from dpsql.aggregates.disjoint import CasePlace
     from dpsql.aggregates.estimate import Answer
     from dpsql.aggregates.measure import Measure, Statistic
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression
     from dpsql.relation.domain import Domain, ListedKeys
-    from dpsql.relation.facts import Knowledge
+    from dpsql.relation.facts import ColumnFacts
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.types import ColumnType
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # The columns of a release: every measure and statistic that its answers are made of, each of them once.
 #
 # A measure becomes one or two columns, which depend on the others: it may be recentred by the number of units
-# (`from_middle`), belong to a bundle of disjoint measures (`one_of`), or be L2-clipped (`scaled`).
+# (`midpoint_shift`), belong to a bundle of disjoint measures (`disjoint`), or be L2-clipped (`l2_clipped`).
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Columns:
     """How many rows of a unit count in a group."""
     one_row_per_unit: bool
     units_counted: bool = False
-    exclusive: Mapping[Expression, Place] = field(default_factory=dict)
+    exclusive: Mapping[Expression, CasePlace] = field(default_factory=dict)
     """Disjoint values, and their places in bundles."""
-    scaled_to: tuple[int, int] | None = None
+    l2_clipped_to: tuple[int, int] | None = None
     """For L2 clipping: max_groups, and the number of all groups."""
-    parted_to: int | None = None
+    down_weighted_to: int | None = None
     """For down-weighted rows: up to how many rows of a unit count in full."""
     measures: dict[Measure, str] = field(default_factory=dict)
     statistics: dict[Statistic, str] = field(default_factory=dict)
@@ -66,19 +66,19 @@ class Columns:
 
     def linear_of(self, measure: Measure) -> Linear:
         """The measure as a weighted sum of columns."""
-        counted, row_by_row = self._by_rows(measure), self.one_row_per_unit or self.parted_to is not None
-        if (one := one_of(counted, self.exclusive, self.rows, row_by_row=row_by_row)) is not None:
+        counted, row_by_row = self._by_rows(measure), self.one_row_per_unit or self.down_weighted_to is not None
+        if (one := disjoint(counted, self.exclusive, self.rows, row_by_row=row_by_row)) is not None:
             return Linear((self._weighed(one, Fraction(1, one.finer)),))
-        parts = from_middle(measure, self.rows) if self.units_counted else ((measure, Fraction(1)),)
+        parts = midpoint_shift(measure, self.rows) if self.units_counted else ((measure, Fraction(1)),)
         return Linear(tuple(self._weighed(part, weight) for part, weight in parts))
 
     def _weighed(self, part: Measure, weight: Fraction) -> tuple[str, Fraction]:
-        if self.parted_to is not None:
-            of_rows = parted(part, self.parted_to)
+        if self.down_weighted_to is not None:
+            of_rows = down_weighted(part, self.down_weighted_to)
             return self.column_of(of_rows), weight / of_rows.finer
-        if self.scaled_to is None or isinstance(part, OverDistinct):
+        if self.l2_clipped_to is None or isinstance(part, OverDistinct):
             return self.column_of(part), weight
-        on_grid = scaled(part, *self.scaled_to, self.rows)
+        on_grid = l2_clipped(part, *self.l2_clipped_to, self.rows)
         return self.column_of(on_grid), weight / on_grid.finer
 
     def _by_rows(self, measure: Measure) -> Measure:
@@ -113,8 +113,8 @@ class Bounded:
     @property
     def place(self) -> tuple[tuple[int, int], int] | None:
         """Its bundle of disjoint measures, which share one bound, and its case in it."""
-        measure = self.measure.inner if isinstance(self.measure, Parted) else self.measure
-        return ((self.level, measure.bundle), measure.case) if isinstance(measure, OneOf) else None
+        measure = self.measure.inner if isinstance(self.measure, DownWeighted) else self.measure
+        return ((self.level, measure.bundle), measure.case) if isinstance(measure, Disjoint) else None
 
     @property
     def box(self) -> tuple[int, ...]:
@@ -128,14 +128,14 @@ class Bounded:
         return Fraction(self.linf, self.each) if self.each else Fraction(1)
 
     @property
-    def is_scaled(self) -> bool:
+    def is_l2_clipped(self) -> bool:
         """Whether only its L2 sensitivity is bounded, so that only Gaussian noise protects it."""
-        return isinstance(self.measure, Scaled)
+        return isinstance(self.measure, ClippedInL2)
 
     @property
     def l1(self) -> int:
         """The L1 sensitivity over all groups; by Cauchy and Schwarz, if the measure is L2-clipped."""
-        return (math.isqrt(self.l0 * self.groups) + 1 if self.is_scaled else self.groups) * self.each
+        return (math.isqrt(self.l0 * self.groups) + 1 if self.is_l2_clipped else self.groups) * self.each
 
     @property
     def l2(self) -> float:
@@ -203,14 +203,14 @@ class Release:
     aggregate: Aggregate
     units: tuple[str, ...]
     """The path from rows to their units, for each table, for people to read."""
-    knowledge: Knowledge
+    facts: ColumnFacts
     domain: Domain | ListedKeys | None
     """The public groups; None when the keys are people's own and must be selected privately."""
     one_row_per_unit: bool
     groups: int
     """How many groups of a unit count, each with at most `rows` rows."""
     rows: int
-    few_rows: int | None
+    light_rows: int | None
     """Up to how many rows in total a unit counts in full; None if rows per unit are not counted."""
     rows_per_unit: int | None
     """The most rows that a unit can have if the schema is right; None if unbounded."""
@@ -257,10 +257,10 @@ class Release:
     @property
     def ranked(self) -> bool:
         """Whether a unit could be in more groups than count, so that groups are ranked."""
-        all_reached = self.in_parts or (self.domain is not None and self.domain.size <= self.groups)
+        all_reached = self.is_down_weighted or (self.domain is not None and self.domain.size <= self.groups)
         return self.aggregate.grouped and not self.one_row_per_unit and not all_reached
 
     @property
-    def in_parts(self) -> bool:
+    def is_down_weighted(self) -> bool:
         """Whether the rows of units with many rows are down-weighted."""
-        return any(isinstance(part.measure, Parted) for part in self.measures)
+        return any(isinstance(part.measure, DownWeighted) for part in self.measures)

@@ -22,10 +22,10 @@ from dpsql.aggregates.cross_unit import matched_sql
 from dpsql.aggregates.measure import (
     Average,
     CountValues,
+    DownWeighted,
     Matched,
     Mode,
     OverDistinct,
-    Parted,
     Quantile,
 )
 from dpsql.aggregates.strategies import has_sums, strategy_of
@@ -48,19 +48,19 @@ from dpsql.engine_sql.build import (
     wide,
 )
 from dpsql.engine_sql.tree import (
+    CTE,
+    AggFunc,
+    Alias,
     AroundRank,
     Blank,
     Constant,
-    Derived,
     Field,
-    Fold,
     Joined,
-    Named,
     Ordered,
-    Over,
-    Part,
     Select,
+    Subquery,
     Table,
+    WindowFunc,
     With,
 )
 from dpsql.expressions.casts import clamps_column, in_fixed_point, saturated
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 VALUE = "_value"
 
 
-def profile_sql(writer: Writer, drawn: Drawn) -> Query:
+def profile_sql(writer: ReleaseWriter, drawn: Drawn) -> Query:
     match drawn.statistic:
         case Quantile():
             return _around_rank(writer, drawn, drawn.statistic)
@@ -97,7 +97,7 @@ def profile_sql(writer: Writer, drawn: Drawn) -> Query:
             return matched_sql(writer, drawn, drawn.statistic)
 
 
-def with_values_once(branches: Sequence[Query]) -> tuple[tuple[Part, ...], list[Query]]:
+def with_values_once(branches: Sequence[Query]) -> tuple[tuple[CTE, ...], list[Query]]:
     """Parts with the values that several profiles look at, as those of MIN(x) and MAX(x) do, and profiles over these.
 
     Where no unit has two rows nothing is chosen among them, and they are read again in no time.
@@ -105,7 +105,7 @@ def with_values_once(branches: Sequence[Query]) -> tuple[tuple[Part, ...], list[
     profiles = [branch for branch in branches if isinstance(branch, AroundRank) and not branch.single]
     often = [values for values, times in Counter(profile.values for profile in profiles).items() if times > 1]
     names = {values: f"_values_{number}" for number, values in enumerate(often)}
-    parts = tuple(Part(name, values, kept=True) for values, name in names.items())
+    parts = tuple(CTE(name, values, kept=True) for values, name in names.items())
     return parts, [_reading(branch, names) for branch in branches]
 
 
@@ -116,11 +116,11 @@ def _reading(branch: Query, names: Mapping[Query, str]) -> Query:
     return replace(branch, values=Select(tuple(columns), Table(names[branch.values])))
 
 
-def _around_rank(writer: Writer, drawn: Drawn, statistic: Quantile) -> Query:
+def _around_rank(writer: ReleaseWriter, drawn: Drawn, statistic: Quantile) -> Query:
     """A quantile needs the values around one rank, and those alone."""
     release, grid, kind = writer.release, statistic.grid, statistic.argument.type
     points, counts, below, rows = drawn.profile
-    known = release.knowledge.properties
+    known = release.facts.any_row
     # Clamped as points, which keeps the order: the ranks of what is stored are those of what it is clamped to.
     stored = clamps_column(statistic.argument, known, grid.quantum, grid.low, grid.high)
     return AroundRank(
@@ -137,26 +137,26 @@ def _around_rank(writer: Writer, drawn: Drawn, statistic: Quantile) -> Query:
     )
 
 
-def _occurrences(writer: Writer, drawn: Drawn, statistic: Mode) -> Query:
+def _occurrences(writer: ReleaseWriter, drawn: Drawn, statistic: Mode) -> Query:
     """Which of the public values occur, by their place in the list, and how often."""
     points, counts = drawn.profile
     kind = statistic.argument.type
     value, point = Field(VALUE, kind=kind), Field("_point", kind=Integer())
     values = writer.values(statistic.argument, distinct=False)
-    columns = [*writer.shown_keys, Named(value, VALUE), Named(count(), "_count")]
+    columns = [*writer.shown_keys, Alias(value, VALUE), Alias(count(), "_count")]
     by_value = select(columns, values, group_by=[*writer.keys, value])
     listed = [Constant(possible, kind) for possible in statistic.values]
     # Where no declared value is left, there is no list: an empty one would have no type.
     place = apply("position", value, *listed, kind=Integer()) if listed else Constant(None, Integer())
-    placed = select([*writer.shown_keys, *fields(["_count"]), Named(place, "_point")], by_value)
+    placed = select([*writer.shown_keys, *fields(["_count"]), Alias(place, "_point")], by_value)
     lists = [
-        Named(Fold("collect", (Field(part),), where=test("is not null", point), order_by=(Ordered(point),)), name)
+        Alias(AggFunc("collect", (Field(part),), where=test("is not null", point), order_by=(Ordered(point),)), name)
         for part, name in (("_point", points), ("_count", counts))
     ]
     return writer.by_keys(lists, placed)
 
 
-def _mean(writer: Writer, drawn: Drawn, statistic: Average) -> Query:
+def _mean(writer: ReleaseWriter, drawn: Drawn, statistic: Average) -> Query:
     """The sum from the lowest value, divided by the rows: the whole part, the rest, and the rows."""
     whole, rest, rows = drawn.profile
     grid, finer, kind = statistic.grid, statistic.finer, statistic.argument.type
@@ -164,12 +164,12 @@ def _mean(writer: Writer, drawn: Drawn, statistic: Average) -> Query:
     value = Field(VALUE, kind=kind)
     point = wide(in_fixed_point(value, kind, grid.quantum * finer, low, high))
     summed = total(apply("-", point, integer(low), kind=WIDE))
-    columns = [Named(summed, "_total"), Named(count(value), "_rows")]
+    columns = [Alias(summed, "_total"), Alias(count(value), "_rows")]
     by_group = writer.by_keys(columns, writer.values(statistic.argument, distinct=False))
     divisor = nonzero(Field("_rows", kind=Integer()), integer(0))
     parts = [(name, apply(sign, Field("_total", kind=WIDE), divisor)) for sign, name in (("//", whole), ("%", rest))]
-    divided = [Named(in_64_bits(apply("coalesce", part, integer(0), kind=WIDE)), name) for name, part in parts]
-    return select([*writer.shown_keys, *divided, Named(Field("_rows"), rows)], by_group)
+    divided = [Alias(in_64_bits(apply("coalesce", part, integer(0), kind=WIDE)), name) for name, part in parts]
+    return select([*writer.shown_keys, *divided, Alias(Field("_rows"), rows)], by_group)
 
 
 # -- write release -----------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ GROUP_RANK, VALUE_RANK = "_rank", "_value_rank"
 def release_sql(release: Release) -> Query:
     """The whole release. Its blanks are the salt, which decides which of a unit's groups and values count, and for each
     quantile how many ranks on both sides its mechanism looks at, by its column."""
-    writer = Writer(release)
+    writer = ReleaseWriter(release)
     branches = [writer.over_distinct(base) for base in writer.distinct_bases()]
     branches += [profile_sql(writer, drawn) for drawn in release.statistics]
     if has_sums(release):
@@ -194,7 +194,7 @@ def release_sql(release: Release) -> Query:
 
 
 @dataclass(frozen=True)
-class Writer:
+class ReleaseWriter:
     release: Release
 
     @property
@@ -206,14 +206,14 @@ class Writer:
         return [Field(name, kind=kind) for name, kind in self.release.keys]
 
     @property
-    def shown_keys(self) -> list[Named]:
+    def shown_keys(self) -> list[Alias]:
         return fields(self.key_names)
 
     def by_unit_measures(self) -> list[tuple[str, ByUnit]]:
         return [
             (bounded.column, bounded.measure)
             for bounded in self.release.measures
-            if not isinstance(bounded.measure, OverDistinct | Parted)
+            if not isinstance(bounded.measure, OverDistinct | DownWeighted)
         ]
 
     def distinct_bases(self) -> list[Expression]:
@@ -224,17 +224,17 @@ class Writer:
 
     def is_finite(self, argument: Expression) -> bool:
         """Whether it is no infinity, nor NaN."""
-        properties = self.release.knowledge.properties_of(argument)
+        properties = self.release.facts.properties_of(argument)
         return not isinstance(argument.type, Double) or (properties.low is not None and properties.high is not None)
 
-    def rows(self, values: list[Named], reading: list[Expression], stored: Collection[str] = ()) -> Query:
+    def rows(self, values: list[Alias], reading: list[Expression], stored: Collection[str] = ()) -> Query:
         """_unit, the keys and these values, for every row. `stored` is what these values are clamped from."""
         release, aggregate = self.release, self.release.aggregate
-        known = release.knowledge.properties
+        known = release.facts.any_row
         names = zip(aggregate.keys, release.key_names, strict=True)
-        keys = [Named(emit_value(key, known), name) for key, name in names]
+        keys = [Alias(emit_value(key, known), name) for key, name in names]
         used = names_read(*aggregate.keys, *reading)
-        looked_up = not release.ranked or release.few_rows is not None
+        looked_up = not release.ranked or release.light_rows is not None
         listed = as_stored(aggregate.source, self.listed_keys, "looked up later" if looked_up else "others left out")
         source = as_stored(listed, stored, "clamped later")
         return select([*fields([UNIT]), *keys, *values], relation_sql(source, used))
@@ -252,8 +252,8 @@ class Writer:
     def first_groups(self, rows: Query, names: list[str]) -> Query:
         """The rows of each unit's groups that count: the first by a keyed hash, those whose hashes tie by key."""
         columns, order = fields(names), [self.hashed(self.keys), *self.keys]
-        rank = Over(Fold("dense_rank"), (self.unit,), tuple(map(Ordered, order)))
-        ranked = select([*columns, Named(rank, GROUP_RANK)], rows)
+        rank = WindowFunc(AggFunc("dense_rank"), (self.unit,), tuple(map(Ordered, order)))
+        ranked = select([*columns, Alias(rank, GROUP_RANK)], rows)
         return select(columns, ranked, self.is_first(GROUP_RANK, self.release.groups))
 
     @cached_property
@@ -269,7 +269,7 @@ class Writer:
     def is_first(self, rank: str, most: int) -> Term:
         return test("between", Field(rank), integer(1), integer(most))
 
-    def by_keys(self, columns: list[Named], below: Query, where: Term | None = None) -> Query:
+    def by_keys(self, columns: list[Alias], below: Query, where: Term | None = None) -> Query:
         return select([*self.shown_keys, *columns], below, where, self.keys)
 
     # -- values themselves --------------------------------------------------------------------------------------------
@@ -280,11 +280,11 @@ class Writer:
         `stored`: whether it is clamped later, and taken here as it is stored if nothing else reads it.
         """
         release, value = self.release, Field(VALUE, kind=argument.type)
-        written = (emit_value if distinct else emit)(argument, release.knowledge.properties)
+        written = (emit_value if distinct else emit)(argument, release.facts.any_row)
         unclamped = names_read(argument) - names_read(*release.aggregate.keys) if stored else set()
         if (unclamped and isinstance(argument.type, Double)) or not self.is_finite(argument):
             written = finite(written)
-        rows = self.rows([Named(written, VALUE)], [argument], unclamped)
+        rows = self.rows([Alias(written, VALUE)], [argument], unclamped)
         if release.one_row_per_unit:
             return rows
         kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]
@@ -293,18 +293,18 @@ class Writer:
             rows = self.first_groups(rows, [UNIT, *self.key_names, VALUE])
         # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
         order = (test("is null", value), self.hashed([*self.keys, value]), value)
-        place = Over(Fold("row_number"), (self.unit, *self.keys), tuple(map(Ordered, order)))
+        place = WindowFunc(AggFunc("row_number"), (self.unit, *self.keys), tuple(map(Ordered, order)))
         own = replace(select(kept, rows), distinct=True) if distinct else rows
         first = [test("is not null", value), self.is_first(VALUE_RANK, release.rows)]
-        return select(kept, select([*kept, Named(place, VALUE_RANK)], own), all_of(first))
+        return select(kept, select([*kept, Alias(place, VALUE_RANK)], own), all_of(first))
 
     def over_distinct(self, base: Expression) -> Query:
         values = self.values(base, distinct=True)
         different = replace(select([*self.shown_keys, *fields([VALUE])], values), distinct=True)
         return self.by_keys(self.distinct_totals(base), different)
 
-    def distinct_totals(self, base: Expression) -> list[Named]:
-        known = {VALUE: self.release.knowledge.properties_of(base)}
+    def distinct_totals(self, base: Expression) -> list[Alias]:
+        known = {VALUE: self.release.facts.properties_of(base)}
         renamed = {base: Column(VALUE, base.type)}
         totals = []
         for bounded in self.release.measures:
@@ -312,7 +312,7 @@ class Writer:
             if isinstance(measure, OverDistinct) and measure.base == base:
                 value = measure.inner.input(emit(substituted(measure.inner.argument, renamed), known))
                 folded = count(value) if isinstance(measure.inner, CountValues) else measure.inner.sum_centred(value)
-                totals.append(Named(saturated(folded), bounded.column))
+                totals.append(Alias(saturated(folded), bounded.column))
         return totals
 
     # -- all branches side by side ------------------------------------------------------------------------------------
@@ -327,15 +327,15 @@ class Writer:
         lone, *others = branches
         if not others and isinstance(lone, Select):
             return replace(lone, order_by=tuple(map(Ordered, self.keys)))
-        return self.joined(Derived(lone, "found_0"), "found_0", others)
+        return self.joined(Subquery(lone, "found_0"), "found_0", others)
 
     def joined(self, first: Source, alias: str, others: list[Query]) -> Query:
         """The groups of the first, each with what the others found of it."""
         release, found = self.release, first
         for number, other in enumerate(others, 1):
-            found = Joined("LEFT", found, Derived(other, f"found_{number}"), self.same_keys(alias, f"found_{number}"))
-        keys = [Named(Field(name, alias), name) for name in release.key_names]
-        totals = [Named(apply("coalesce", Field(part.column), integer(0)), part.column) for part in release.measures]
+            found = Joined("LEFT", found, Subquery(other, f"found_{number}"), self.same_keys(alias, f"found_{number}"))
+        keys = [Alias(Field(name, alias), name) for name in release.key_names]
+        totals = [Alias(apply("coalesce", Field(part.column), integer(0)), part.column) for part in release.measures]
         order = tuple(Ordered(Field(name, alias)) for name in release.key_names)
         return Select((*keys, *totals, *fields(self.profiles)), found, order_by=order)
 
@@ -343,7 +343,7 @@ class Writer:
         """One row each."""
         if len(branches) == 1:
             return branches[0]
-        sources: list[Source] = [Derived(branch, f"found_{number}") for number, branch in enumerate(branches)]
+        sources: list[Source] = [Subquery(branch, f"found_{number}") for number, branch in enumerate(branches)]
         names = [*(part.column for part in self.release.measures), *self.profiles]
         return Select(tuple(fields(names)), reduce(partial(Joined, "CROSS"), sources))
 

@@ -22,15 +22,15 @@ from dpsql.aggregates.disjoint import cases_of_rows, values_of_bundles
 from dpsql.aggregates.heavy_units import NUMBER, light_and_heavy
 from dpsql.aggregates.measure import (
     SCALE,
-    Centred,
+    ClippedInL2,
     CountRows,
     CountUnits,
     CountUnitsWith,
     CountValues,
-    OneOf,
+    Disjoint,
+    DownWeighted,
     OverDistinct,
-    Parted,
-    Scaled,
+    Recentred,
     SumValues,
     UnitsBeyond,
 )
@@ -51,7 +51,7 @@ from dpsql.engine_sql.build import (
     when,
     wide,
 )
-from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Part, Select, SetOperation, Table, With
+from dpsql.engine_sql.tree import CTE, Alias, Field, Joined, Select, SetOperation, Subquery, Table, With
 from dpsql.expressions.casts import LARGEST_BITS, saturated
 from dpsql.relation.domain import ListedKeys
 from dpsql.relation.sql import domain_sql
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.partials import Summed
     from dpsql.aggregates.release import Release
-    from dpsql.aggregates.release_sql import Writer
+    from dpsql.aggregates.release_sql import ReleaseWriter
     from dpsql.engine_sql.tree import Query, Term
 
 # -- strategies --------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Strategy(ABC):
         """Whether the release is one that this bounds, where no strategy before it does."""
 
     @abstractmethod
-    def sums(self, writer: Writer) -> Query:
+    def sums(self, writer: ReleaseWriter) -> Query:
         """The keys and, for each group, the sums of all measures."""
 
 
@@ -90,7 +90,7 @@ class OneRowPerUnit(Strategy):
     def fits(self, release: Release) -> bool:
         return release.one_row_per_unit
 
-    def sums(self, writer: Writer) -> Query:
+    def sums(self, writer: ReleaseWriter) -> Query:
         summed = summed_by(writer, writer.by_unit_measures())
         return _sums_of_rows(writer, summed, value_rows(writer, summed))
 
@@ -104,17 +104,19 @@ class DownWeightedRows(Strategy):
     name = "down-weighted rows"
 
     def fits(self, release: Release) -> bool:
-        return release.in_parts
+        return release.is_down_weighted
 
-    def sums(self, writer: Writer) -> Query:
-        measures = {part.column: part.measure for part in writer.release.measures if isinstance(part.measure, Parted)}
+    def sums(self, writer: ReleaseWriter) -> Query:
+        measures = {
+            part.column: part.measure for part in writer.release.measures if isinstance(part.measure, DownWeighted)
+        }
         (most,) = {part.most for part in measures.values()}
         summed = summed_by(writer, [(name, part.inner) for name, part in measures.items()])
         rows = light_and_heavy(writer, summed, most)
         keys = writer.key_names
         clamped = select([*fields([NUMBER, *keys]), *summed.clamped], rows.heavy)
         cases = with_columns(clamped, [NUMBER, *keys, *summed.values], list(cases_of_rows(summed.measures)))
-        parts = [Named(_part(part, summed.values_of(name)), name) for name, part in measures.items()]
+        parts = [Alias(_part(part, summed.values_of(name)), name) for name, part in measures.items()]
         heavy = select([*writer.shown_keys, *parts], cases)
         return _with_light(writer, summed, rows, heavy, {name: part.finer for name, part in measures.items()})
 
@@ -122,19 +124,19 @@ class DownWeightedRows(Strategy):
 class _ByUnitAndGroup(Strategy):
     """Rows are summed by unit and group, and each of these partial sums is bounded."""
 
-    def sums(self, writer: Writer) -> Query:
-        summed, few = summed_by(writer, writer.by_unit_measures()), writer.release.few_rows
+    def sums(self, writer: ReleaseWriter) -> Query:
+        summed, few = summed_by(writer, writer.by_unit_measures()), writer.release.light_rows
         if few is None:
             return writer.by_keys(summed.totals, self._bounded(writer, summed, value_rows(writer, summed)))
         rows = light_and_heavy(writer, summed, few)
         return _with_light(writer, summed, rows, self._bounded(writer, summed, _of_groups(writer, summed, rows.heavy)))
 
-    def _bounded(self, writer: Writer, summed: Summed, rows: Query) -> Query:
+    def _bounded(self, writer: ReleaseWriter, summed: Summed, rows: Query) -> Query:
         """What each unit adds to each group, as far as it counts."""
-        kept = [Named(part.bounded(name, writer.release.rows), name) for name, part in summed.measures]
+        kept = [Alias(part.bounded(name, writer.release.rows), name) for name, part in summed.measures]
         return select([*writer.shown_keys, *kept], self._partials(writer, summed, rows))
 
-    def _partials(self, writer: Writer, summed: Summed, rows: Query) -> Query:
+    def _partials(self, writer: ReleaseWriter, summed: Summed, rows: Query) -> Query:
         return _by_unit(writer, summed, rows)
 
 
@@ -147,18 +149,18 @@ class L2Clipped(_ByUnitAndGroup):
     name = "L2-clipped"
 
     def fits(self, release: Release) -> bool:
-        return any(part.is_scaled for part in release.measures)
+        return any(part.is_l2_clipped for part in release.measures)
 
-    def _partials(self, writer: Writer, summed: Summed, rows: Query) -> Query:
+    def _partials(self, writer: ReleaseWriter, summed: Summed, rows: Query) -> Query:
         """The partials, each with the part that counts of its unit. To join them takes less time than to sort them."""
         names = [UNIT, *writer.key_names, *(partial.name for partial in summed.partials)]
-        scaled = next(part for _, part in summed.measures if isinstance(part, Scaled))
-        reached = Select((*fields([UNIT]), Named(count(), REACHED)), Table(PARTIALS), group_by=(Field(UNIT),))
-        scale = Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)
-        scales = Derived(select([*fields([UNIT]), scale], reached), SCALES)
+        scaled = next(part for _, part in summed.measures if isinstance(part, ClippedInL2))
+        reached = Select((*fields([UNIT]), Alias(count(), REACHED)), Table(PARTIALS), group_by=(Field(UNIT),))
+        scale = Alias(scaled.scale(Field(REACHED, kind=Integer())), SCALE)
+        scales = Subquery(select([*fields([UNIT]), scale], reached), SCALES)
         beside = Joined("INNER", Table(PARTIALS), scales, test("=", Field(UNIT, PARTIALS), Field(UNIT, SCALES)))
-        columns = *(Named(Field(name, PARTIALS), name) for name in names), *fields([SCALE])
-        partials = Part(PARTIALS, _by_unit(writer, summed, rows), kept=True)
+        columns = *(Alias(Field(name, PARTIALS), name) for name in names), *fields([SCALE])
+        partials = CTE(PARTIALS, _by_unit(writer, summed, rows), kept=True)
         return With((partials,), Select(columns, beside))
 
 
@@ -170,7 +172,7 @@ class RankedGroups(_ByUnitAndGroup):
     def fits(self, release: Release) -> bool:
         return release.ranked
 
-    def _partials(self, writer: Writer, summed: Summed, rows: Query) -> Query:
+    def _partials(self, writer: ReleaseWriter, summed: Summed, rows: Query) -> Query:
         """Ranked before they are clamped: what is left out needs none of it."""
         return _by_unit(writer, summed, writer.first_groups(rows, [UNIT, *writer.key_names, *summed.values]))
 
@@ -205,7 +207,7 @@ REACHED = "_reached"
 """In how many groups a unit is."""
 
 
-def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
+def _by_unit(writer: ReleaseWriter, summed: Summed, rows: Query) -> Query:
     """For every unit and group its counts and sums, and what else they are bounded by."""
     shown, partials = [*fields([UNIT]), *writer.shown_keys], summed.partials
     clamped = select([*shown, *summed.clamped], rows)
@@ -214,34 +216,34 @@ def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
     return with_columns(by_unit, seen, list(values_of_bundles(summed.measures)))
 
 
-def _of_groups(writer: Writer, summed: Summed, rows: Query) -> Query:
+def _of_groups(writer: ReleaseWriter, summed: Summed, rows: Query) -> Query:
     """The rows of public groups: others take no place among the groups that count."""
     domain = writer.release.domain
     assert domain is not None
     if not (writer.release.ranked and (writer.listed_keys or isinstance(domain, ListedKeys))):
         return rows
-    listed = Derived(domain_sql(domain, writer.key_names), LISTED)
+    listed = Subquery(domain_sql(domain, writer.key_names), LISTED)
     names = UNIT, *writer.key_names, *summed.values
-    shown = tuple(Named(Field(name, BELOW), name) for name in names)
-    return Select(shown, Joined("INNER", Derived(rows, BELOW), listed, writer.same_keys(BELOW, LISTED)))
+    shown = tuple(Alias(Field(name, BELOW), name) for name in names)
+    return Select(shown, Joined("INNER", Subquery(rows, BELOW), listed, writer.same_keys(BELOW, LISTED)))
 
 
 # -- rows as they are --------------------------------------------------------------------------------------------------
 
 
-def _sums_of_rows(writer: Writer, summed: Summed, rows: Query, finer: Mapping[str, int] | None = None) -> Query:
+def _sums_of_rows(writer: ReleaseWriter, summed: Summed, rows: Query, finer: Mapping[str, int] | None = None) -> Query:
     """Sums over rows that count in full, `finer` times each. The centre is taken from the whole sum."""
-    clamped = [Named(part.input(value), name) for name, part, value in summed.stored]
+    clamped = [Alias(part.input(value), name) for name, part, value in summed.stored]
     cases = list(cases_of_rows(summed.measures))
     counted = with_columns(select([*writer.shown_keys, *clamped], rows), [*writer.key_names, *summed.values], cases)
     found = {name: _row_total(summed.values_of(name), part) for name, part in summed.measures}
     for name, times in (finer or {}).items():
         found[name] = apply("*", wide(found[name]), integer(times), kind=WIDE)
-    return writer.by_keys([Named(saturated(value), name) for name, value in found.items()], counted)
+    return writer.by_keys([Alias(saturated(value), name) for name, value in found.items()], counted)
 
 
 def _with_light(
-    writer: Writer, summed: Summed, rows: LightAndHeavy, heavy: Query, finer: Mapping[str, int] | None = None
+    writer: ReleaseWriter, summed: Summed, rows: LightAndHeavy, heavy: Query, finer: Mapping[str, int] | None = None
 ) -> Query:
     """The sums over what heavy units add as they are bounded, and over the rows of light units."""
     light = _sums_of_rows(writer, summed, rows.light, finer)
@@ -260,14 +262,14 @@ def _row_total(column: str, measure: ByUnit) -> Term:
             value = Field(column, kind=measure.decimal or Integer())
             clamped = when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value
             return measure.sum_centred(clamped)
-        case Centred(inner):
+        case Recentred(inner):
             return measure.moved(apply("coalesce", _row_total(column, inner), integer(0)), count(), 1)
-        case OneOf(inner):
+        case Disjoint(inner):
             # A row counts for its first case alone, whatever an engine makes of the conditions.
             kind = inner.decimal if isinstance(inner, SumValues) else None
             own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(column, kind=kind))
             return count(own) if isinstance(inner, CountValues) else inner.sum_centred(own)
-        case Scaled():
+        case ClippedInL2():
             raise AssertionError("one row is in one group, and counts in full")
         case UnitsBeyond(SumValues()):
             return total(measure.outside(Field(column, kind=Integer()), 1))
@@ -275,13 +277,13 @@ def _row_total(column: str, measure: ByUnit) -> Term:
             return integer(0)  # one row is never too many
 
 
-def _part(measure: Parted, values: str) -> Term:
+def _part(measure: DownWeighted, values: str) -> Term:
     """What one of n rows adds, most / n of its value; NULL if it has none or counts for another case."""
-    inner = measure.inner.inner if isinstance(measure.inner, OneOf) else measure.inner
+    inner = measure.inner.inner if isinstance(measure.inner, Disjoint) else measure.inner
     kind = LONG if measure.linf(measure.most).bit_length() < LARGEST_BITS else WIDE
     value = cast(Field(values, kind=inner.kind), kind) if isinstance(inner, SumValues) else integer(1)
     most = apply("*", value, integer(measure.most * measure.finer), kind=kind)
     added: Term = apply("//", most, Field(NUMBER, kind=LONG), kind=kind)
-    if isinstance(measure.inner, OneOf):
+    if isinstance(measure.inner, Disjoint):
         added = when(test("=", Field(measure.inner.case_of_row), integer(measure.inner.case)), added)
     return when(test("is not null", Field(values)), added) if isinstance(inner, CountValues) else added

@@ -95,7 +95,7 @@ UNLIMITED = 100_000
 
 
 @dataclass(frozen=True)
-class Report:
+class CommandReport:
     """What a command found out, in its three forms."""
 
     document: dict[str, Any]
@@ -106,7 +106,7 @@ class Report:
     """A line below the text."""
 
 
-def publish(report: Report, form: bool | None) -> None:
+def publish(report: CommandReport, form: bool | None) -> None:
     """`form` is the choice of options.Form."""
     if form is True:
         print(json.dumps(_plain(report.document), ensure_ascii=False, default=str))
@@ -118,7 +118,7 @@ def publish(report: Report, form: bool | None) -> None:
         _show(report)
 
 
-def _show(report: Report) -> None:
+def _show(report: CommandReport) -> None:
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = UNLIMITED

@@ -24,7 +24,7 @@ from dpsql.cli.options import (
     read_texts,
     with_query_options,
 )
-from dpsql.cli.output import Report, publish, table, waiting
+from dpsql.cli.output import CommandReport, publish, table, waiting
 from dpsql.errors import split_explain
 from dpsql.listing import list_asked
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dpsql.result import Receipt, Result, ResultColumn
 
 
-def ask(connection: Connection, sql: str, **options: Unpack[QueryOptions]) -> Report:
+def ask(connection: Connection, sql: str, **options: Unpack[QueryOptions]) -> CommandReport:
     """The answer, paid for; EXPLAIN, SHOW TABLES and DESCRIBE are free."""
     listing = list_asked(sql, connection.session.environment.schema)
     if listing is not None:
@@ -50,12 +50,12 @@ def ask(connection: Connection, sql: str, **options: Unpack[QueryOptions]) -> Re
     return answered(connection.execute(sql, **options).result, connection.budget)
 
 
-def listed(listing: Listing) -> Report:
+def listed(listing: Listing) -> CommandReport:
     document = {"rows": [dict(zip(listing.names, row, strict=True)) for row in listing]}
-    return Report(document, listing.names, listing.rows, table(listing.names, listing.rows))
+    return CommandReport(document, listing.names, listing.rows, table(listing.names, listing.rows))
 
 
-def answered(result: Result, budget: Budget) -> Report:
+def answered(result: Result, budget: Budget) -> CommandReport:
     from dpsql.result import LEVEL, with_error  # late: it loads the pipeline, and --help does not wait for it
 
     ends = [
@@ -83,7 +83,7 @@ def answered(result: Result, budget: Budget) -> Report:
         "notes": notes,
         "remaining": budget.remaining,
     }
-    return Report(
+    return CommandReport(
         document,
         names,
         [list(_flat(row, pairs, noisy)) for row, pairs in zip(result.rows, ends, strict=True)],
@@ -121,12 +121,14 @@ def left(budget: Budget) -> str:
     return f"epsilon {budget.remaining.epsilon:.4g} of {budget.epsilon:.4g}"
 
 
-def explained(explanation: Explanation) -> Report:
+def explained(explanation: Explanation) -> CommandReport:
     text = str(explanation)
-    return Report(asdict(explanation), ("what", "how"), [line.split(maxsplit=1) for line in text.splitlines()], text)
+    return CommandReport(
+        asdict(explanation), ("what", "how"), [line.split(maxsplit=1) for line in text.splitlines()], text
+    )
 
 
-def account(budget: Budget) -> Report:
+def account(budget: Budget) -> CommandReport:
     document = {
         "epsilon": budget.epsilon,
         "delta": budget.delta,
@@ -141,17 +143,17 @@ def account(budget: Budget) -> Report:
         ("spent", *budget.spent),
         ("remaining", *budget.remaining),
     ]
-    return Report(document, names, rows, str(budget))
+    return CommandReport(document, names, rows, str(budget))
 
 
-def entries(history: list[Entry], budget: Budget) -> Report:
+def entries(history: list[Entry], budget: Budget) -> CommandReport:
     seen = [entry.shown() for entry in history]
     rows = [list(entry.values()) for entry in seen]
     document = {"entries": seen, "budget": account(budget).document}
     names = [name for name in SHOWN if name != "analyst" or any(entry.analyst for entry in history)]
     cells = [[_cell(name, entry[name]) for name in names] for entry in seen]
     numbers = [name in ("number", "epsilon", "delta") for name in names]
-    return Report(document, SHOWN, rows, table(names, cells, numbers=numbers), str(budget))
+    return CommandReport(document, SHOWN, rows, table(names, cells, numbers=numbers), str(budget))
 
 
 def _cell(name: str, value: Any) -> str:
@@ -160,15 +162,15 @@ def _cell(name: str, value: Any) -> str:
     return " ".join(str("" if value is None else value).split())
 
 
-def resumed(budget: Budget) -> Report:
+def resumed(budget: Budget) -> CommandReport:
     report = account(budget)
     still = "".join(f"\nstill suspended: {suspension}" for suspension in budget.suspended)
     return replace(report, text=f"resumed, and on record{still}")
 
 
-def verified(found: VerifyReport) -> Report:
+def verified(found: VerifyReport) -> CommandReport:
     document = asdict(found)
-    return Report(document, list(document), [list(document.values())], str(found))
+    return CommandReport(document, list(document), [list(document.values())], str(found))
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------

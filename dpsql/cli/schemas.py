@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from dpsql.cli.output import Report, table
+from dpsql.cli.output import CommandReport, table
 from dpsql.engines.base import declared_type
 from dpsql.engines.registry import describe, kind_of, open_engine, without_password
 from dpsql.engines.tables import Described
@@ -18,7 +18,7 @@ from dpsql.schema import Schema, Table, load_schema, parse_type
 from dpsql.schema.read_yaml import read_yaml
 
 
-def begin_schema(data: str, out: Path | None, unit: list[str], *, asks: bool) -> Report:
+def begin_schema(data: str, out: Path | None, unit: list[str], *, asks: bool) -> CommandReport:
     path = Path(data)
     if path.name in ("", ".."):
         path = path.resolve()
@@ -92,10 +92,12 @@ def _prompt(question: str, default: str) -> str:
     return str(typer.prompt(question, default=default, show_default=bool(default))).strip()
 
 
-def _begun(target: Path, data: str, to_fill_in: list[str]) -> Report:
+def _begun(target: Path, data: str, to_fill_in: list[str]) -> CommandReport:
     todo = "".join(f"  {path}\n" for path in to_fill_in)
     text = f"wrote {target}\n" + (f"still to fill in:\n{todo}" if todo else "") + f"then: dpsql check {target} {data}"
-    return Report({"schema": str(target), "to_fill_in": to_fill_in}, ["to_fill_in"], [[p] for p in to_fill_in], text)
+    return CommandReport(
+        {"schema": str(target), "to_fill_in": to_fill_in}, ["to_fill_in"], [[p] for p in to_fill_in], text
+    )
 
 
 # -- check schema ------------------------------------------------------------------------------------------------------
@@ -106,7 +108,7 @@ These are exact counts and values of people's rows. Nothing about them is privat
 The schema is public: choose bounds and numbers from what you know of the subject, and see here whether they fit."""
 
 
-def check_schema(schema: Path, db: str | None) -> Report:
+def check_schema(schema: Path, db: str | None) -> CommandReport:
     loaded = load_schema(schema)
     if db is not None:
         with closing(open_engine(db, loaded)) as engine:
@@ -116,7 +118,7 @@ def check_schema(schema: Path, db: str | None) -> Report:
     return replace(describe_schema(loaded), note=f"{schema} is right{fitting}")
 
 
-def look_at_data(schema: Path, db: str | None) -> tuple[Report, bool]:
+def look_at_data(schema: Path, db: str | None) -> tuple[CommandReport, bool]:
     """What was found in the rows, and whether some of it makes dpsql refuse them."""
     loaded = load_schema(schema)
     if db is None:
@@ -129,14 +131,14 @@ def look_at_data(schema: Path, db: str | None) -> tuple[Report, bool]:
     return _found(findings), any(finding.refused for finding in findings)
 
 
-def _found(findings: list[Finding]) -> Report:
+def _found(findings: list[Finding]) -> CommandReport:
     names = ("table", "column", "found", "suggestion")
     rows = [tuple(getattr(finding, name) for name in names) for finding in findings]
     document = {"private": False, "findings": [asdict(finding) for finding in findings]}
-    return Report(document, names, rows, table(names, rows), NOT_PRIVATE)
+    return CommandReport(document, names, rows, table(names, rows), NOT_PRIVATE)
 
 
-def describe_schema(schema: Schema) -> Report:
+def describe_schema(schema: Schema) -> CommandReport:
     """Each table: whose rows, how many of one person count, and which columns lack the bounds that a sum needs."""
     names = ("table", "unit", "counts", "columns", "unbounded")
     rows = [
@@ -150,7 +152,7 @@ def describe_schema(schema: Schema) -> Report:
         for name, declared in schema.tables.items()
     ]
     document = {"dataset": schema.dataset, "tables": [dict(zip(names, row, strict=True)) for row in rows]}
-    return Report(document, names, rows, table(names, rows))
+    return CommandReport(document, names, rows, table(names, rows))
 
 
 def _unbounded(declared: Table) -> list[str]:

@@ -14,7 +14,7 @@ from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from dpsql.aggregates.table import ways_to_ask
-from dpsql.cli.output import Report, drawn, publish, table, waiting
+from dpsql.cli.output import CommandReport, drawn, publish, table, waiting
 from dpsql.cli.query import account, ask, explained, left, listed
 from dpsql.errors import Error, ProgrammingError, did_you_mean
 from dpsql.expressions.table import FUNCTIONS
@@ -61,8 +61,8 @@ class Shell:
     ) -> None:
         self.connection = connection
         self.options: dict[str, object] = {name: value for name, value in (options or {}).items() if value is not None}
-        self.commands: dict[str, Callable[[str], Report]] = {
-            ".help": lambda _: Report({}, (), (), HELP),
+        self.commands: dict[str, Callable[[str], CommandReport]] = {
+            ".help": lambda _: CommandReport({}, (), (), HELP),
             ".explain": lambda sql: explained(connection.explain(sql, **self._given())),
             ".options": lambda _: self._shown_options(),
             **{f".{name}": partial(self._set, name) for name in OPTIONS},
@@ -103,10 +103,10 @@ class Shell:
         except KeyboardInterrupt:
             print("Interrupted. What was charged stays charged: see .budget")
 
-    def _ask(self, sql: str) -> Report:
+    def _ask(self, sql: str) -> CommandReport:
         return ask(self.connection, sql, **self._given())
 
-    def _command(self, text: str) -> Report:
+    def _command(self, text: str) -> CommandReport:
         name, _, rest = text.partition(" ")
         if name not in self.commands:
             raise ProgrammingError(f"there is no command {name}", hint=did_you_mean(name, [*self.commands, ".quit"]))
@@ -115,7 +115,7 @@ class Shell:
     def _given(self) -> QueryOptions:
         return cast("QueryOptions", self.options)
 
-    def _set(self, name: str, text: str) -> Report:
+    def _set(self, name: str, text: str) -> CommandReport:
         """Without a text a switch is turned, and any other option has its default again."""
         option, text = OPTIONS[name], text.strip()
         if text and option.metavar is None:
@@ -124,14 +124,14 @@ class Shell:
             value = option.parse(text) if text else True
             option.read(value, name, self.connection.session.environment.ledger.filter.delta)
             self.options[name] = value
-            return Report({}, (), (), f"from now on: {option.name} {text}")
+            return CommandReport({}, (), (), f"from now on: {option.name} {text}")
         self.options.pop(name, None)
-        return Report({}, (), (), f"{option.name} has its default again")
+        return CommandReport({}, (), (), f"{option.name} has its default again")
 
-    def _shown_options(self) -> Report:
+    def _shown_options(self) -> CommandReport:
         names = ("option", "value", "meaning")
         rows = [(f".{name}", self.options.get(name, ""), option.help) for name, option in OPTIONS.items()]
-        return Report({"options": self.options}, names, rows, table(names, rows))
+        return CommandReport({"options": self.options}, names, rows, table(names, rows))
 
     def _toolbar(self) -> str:
         epsilon = self.options.get("epsilon") or self.connection.session.query_epsilon

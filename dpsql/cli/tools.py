@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpsql.cli.options import Form
-from dpsql.cli.output import Report, counting, counting_rows, publish, table
+from dpsql.cli.output import CommandReport, counting, counting_rows, publish, table
 from dpsql.cli.owner import SchemaArgument
 from dpsql.errors import OperationalError
 from dpsql.verification import DELTA, RUNS
@@ -59,7 +59,7 @@ def audit(
         )
 
 
-def _audited(found: "list[Audited]") -> Report:
+def _audited(found: "list[Audited]") -> CommandReport:
     rows = [
         (
             part.sql,
@@ -74,7 +74,9 @@ def _audited(found: "list[Audited]") -> Report:
     note = (
         "epsilon is certainly lost up to `certain`, but for one audit in a million; more than `claimed` is a violation"
     )
-    return Report(document, AUDIT_COLUMNS, rows, table(AUDIT_COLUMNS, rows, numbers=(False, True, True, True)), note)
+    return CommandReport(
+        document, AUDIT_COLUMNS, rows, table(AUDIT_COLUMNS, rows, numbers=(False, True, True, True)), note
+    )
 
 
 def _finding(part: "Audited") -> str:
@@ -118,7 +120,7 @@ def certify(engine: EngineUrl, every: Every = 1, form: Form = None) -> None:
     }
     totals = ", ".join(f"{sum(part.outcome == name for part in found)} {name}" for name in CERTIFY_COLUMNS[1:])
     publish(
-        Report(
+        CommandReport(
             document,
             CERTIFY_COLUMNS,
             rows,
@@ -162,7 +164,9 @@ def practice(
     practice_database(loaded, people, seed, str(out)).close()
     then = f"dpsql shell --db {out} --schema {schema} --budget 10 --delta 1e-6"
     text = f"wrote {out}: {people:,} made-up people\nthen: {then}"
-    publish(Report({"database": str(out), "people": people}, ("database", "people"), [(out, people)], text), form)
+    publish(
+        CommandReport({"database": str(out), "people": people}, ("database", "people"), [(out, people)], text), form
+    )
 
 
 # -- randomize ---------------------------------------------------------------------------------------------------------
@@ -203,10 +207,10 @@ def randomize(
     publish(_randomized(rows, out, column, entry), form)
 
 
-def _randomized(rows: int, out: Path, column: str, entry: dict[str, Any]) -> Report:
+def _randomized(rows: int, out: Path, column: str, entry: dict[str, Any]) -> CommandReport:
     document = {"rows": rows, "out": str(out), "column": column, "schema": entry}
     lines = [f"{rows:,} answers randomised: {out}", "in the schema:", f"  {column}: {_flow(entry)}"]
-    return Report(document, ("rows", "out", "column"), [(rows, out, column)], "\n".join(lines))
+    return CommandReport(document, ("rows", "out", "column"), [(rows, out, column)], "\n".join(lines))
 
 
 def _flow(entry: dict[str, Any]) -> str:

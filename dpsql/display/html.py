@@ -151,14 +151,14 @@ def _td(tag: str, position: int, value: str) -> str:
 
 
 @dataclass(frozen=True)
-class Step:
+class SpendingStep:
     label: str
     before: float
     after: float
     """What was spent in all, without and with this step."""
 
 
-def meter(steps: Sequence[Step], total: float) -> str:
+def meter(steps: Sequence[SpendingStep], total: float) -> str:
     """All steps in one bar as long as the total."""
     parts = (
         f'<b style="width:{_percent(step.after - step.before, total)}" title="{text(step.label)}"></b>'
@@ -167,7 +167,7 @@ def meter(steps: Sequence[Step], total: float) -> str:
     return f'<div class="dp-meter">{"".join(parts)}</div>'
 
 
-def staircase(steps: Sequence[Step]) -> str:
+def staircase(steps: Sequence[SpendingStep]) -> str:
     """A column for each step: what was spent before, and on top of it what the step added."""
     total = steps[-1].after
     parts = (

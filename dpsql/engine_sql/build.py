@@ -7,20 +7,20 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.tree import (
-    Apply,
+    AggFunc,
+    Alias,
     AroundRank,
     Case,
     Cast,
     Constant,
-    Derived,
     Field,
-    Fold,
+    Func,
     Joined,
     Lasting,
-    Named,
     Select,
     SetOperation,
     Short,
+    Subquery,
     Table,
     TryCast,
     Wide,
@@ -44,13 +44,13 @@ SHORT, LONG, WIDE = Short(32), Integer(), Wide()
 """Whole numbers of 32, 64 and 128 bits."""
 
 
-def apply(operation: str, *arguments: Term, kind: Known = None) -> Apply:
-    return Apply(operation, arguments, kind)
+def apply(operation: str, *arguments: Term, kind: Known = None) -> Func:
+    return Func(operation, arguments, kind)
 
 
-def test(operation: str, *arguments: Term) -> Apply:
+def test(operation: str, *arguments: Term) -> Func:
     """A condition."""
-    return Apply(operation, arguments, BOOLEAN)
+    return Func(operation, arguments, BOOLEAN)
 
 
 def all_of(conditions: Sequence[Term]) -> Term:
@@ -126,34 +126,34 @@ def one_zero(number: Term) -> Term:
     return apply("+", number, double(0), kind=Double())
 
 
-def count(*values: Term) -> Fold:
-    return Fold("count", values, kind=Integer())
+def count(*values: Term) -> AggFunc:
+    return AggFunc("count", values, kind=Integer())
 
 
-def total(value: Term) -> Fold:
-    return Fold("sum", (value,), kind=WIDE)
+def total(value: Term) -> AggFunc:
+    return AggFunc("sum", (value,), kind=WIDE)
 
 
-def short_total(value: Term) -> Fold:
+def short_total(value: Term) -> AggFunc:
     """Of 32-bit numbers that surely are few enough for a sum of 64 bits."""
-    return Fold("sum", (value,), kind=LONG)
+    return AggFunc("sum", (value,), kind=LONG)
 
 
 @lru_cache(maxsize=4096)
-def _passed_on(name: str) -> Named:
-    return Named(Field(name), name)
+def _passthrough(name: str) -> Alias:
+    return Alias(Field(name), name)
 
 
-def fields(names: Iterable[str]) -> list[Named]:
+def fields(names: Iterable[str]) -> list[Alias]:
     """Columns that are passed on."""
-    return [_passed_on(name) for name in names]
+    return [_passthrough(name) for name in names]
 
 
 BELOW = "_below"
 
 
-def select(columns: Iterable[Named], below: Query, where: Term | None = None, group_by: Sequence[Term] = ()) -> Select:
-    return Select(tuple(columns), Derived(below, BELOW), where, tuple(group_by))
+def select(columns: Iterable[Alias], below: Query, where: Term | None = None, group_by: Sequence[Term] = ()) -> Select:
+    return Select(tuple(columns), Subquery(below, BELOW), where, tuple(group_by))
 
 
 # -- lasting -----------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def with_tables(query: Query, name: Callable[[Select], str]) -> Query:
     match query:
         case Lasting(lasting):
             return Select(tuple(fields(column.name for column in lasting.columns)), Table(name(lasting)))
-        case Select(source=Derived() | Joined() as source):
+        case Select(source=Subquery() | Joined() as source):
             return replace(query, source=_over_tables(source, name))
         case SetOperation(left=left, right=right):
             return replace(query, left=with_tables(left, name), right=with_tables(right, name))
@@ -184,7 +184,7 @@ def with_tables(query: Query, name: Callable[[Select], str]) -> Query:
 
 def _over_tables(source: Source, name: Callable[[Select], str]) -> Source:
     match source:
-        case Derived(query):
+        case Subquery(query):
             return replace(source, query=with_tables(query, name))
         case Joined(left=left, right=right):
             return replace(source, left=_over_tables(left, name), right=_over_tables(right, name))

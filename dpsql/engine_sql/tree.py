@@ -40,7 +40,7 @@ Kind: TypeAlias = "ColumnType | Wide | Short"
 Known: TypeAlias = "Kind | None"
 """None: of whatever kind, since it is only passed on, or compared with its like."""
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Blank:
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class Func:
     operation: str
     arguments: tuple[Term, ...]
     kind: Known = None
@@ -140,7 +140,7 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class AggFunc:
     """An aggregate over rows; without arguments it counts them."""
 
     name: str
@@ -152,10 +152,10 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class WindowFunc:
     """A window function: the fold over the rows of a partition, or their place in its order."""
 
-    fold: Fold
+    fold: AggFunc
     partition_by: tuple[Term, ...]
     order_by: tuple[Ordered, ...] = ()
     frame: str = ""
@@ -182,14 +182,27 @@ class Scalar:
 
 
 Term: TypeAlias = (
-    Field | Constant | Blank | Apply | Cast | TryCast | Stored | Case | Let | Operand | Fold | Over | Exists | Scalar
+    Field
+    | Constant
+    | Blank
+    | Func
+    | Cast
+    | TryCast
+    | Stored
+    | Case
+    | Let
+    | Operand
+    | AggFunc
+    | WindowFunc
+    | Exists
+    | Scalar
 )
 
 
 def parts_of(value: Term) -> tuple[Term, ...]:
     """The values that a value is made of, without those of its subqueries and those that an Operand stands for."""
     match value:
-        case Apply(arguments=arguments) | Fold(arguments=arguments) | Over(fold=Fold(arguments=arguments)):
+        case Func(arguments=arguments) | AggFunc(arguments=arguments) | WindowFunc(fold=AggFunc(arguments=arguments)):
             return arguments
         case Cast(value=inner) | TryCast(value=inner):
             return (inner,)
@@ -201,11 +214,11 @@ def parts_of(value: Term) -> tuple[Term, ...]:
             return ()
 
 
-# -- queries ----------------------------------------------------------------------------------------------------------
+# -- queries -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class Alias:
     value: Term
     name: str
 
@@ -217,7 +230,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class Subquery:
     query: Query
     alias: str
 
@@ -230,12 +243,12 @@ class Joined:
     on: Term | None = None
 
 
-Source: TypeAlias = Table | Derived | Joined
+Source: TypeAlias = Table | Subquery | Joined
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    columns: tuple[Named, ...]
+    columns: tuple[Alias, ...]
     source: Source | None = None
     where: Term | None = None
     group_by: tuple[Term, ...] = ()
@@ -268,7 +281,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CTE:
     """A query that others read by its name."""
 
     name: str
@@ -279,7 +292,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class With:
-    parts: tuple[Part, ...]
+    parts: tuple[CTE, ...]
     query: Query
 
 
@@ -330,7 +343,7 @@ def tables_read(query: Query) -> set[str]:
 
 def is_one_scan(query: Query) -> bool:
     """Whether it looks at the rows of one table, each by itself."""
-    more = Joined | SetOperation | With | Fold | Exists | Scalar
+    more = Joined | SetOperation | With | AggFunc | Exists | Scalar
     return len(tables_read(query)) == 1 and not any(isinstance(part, more) for part in _everything(query))
 
 

@@ -288,7 +288,7 @@ class Guarantees:
     """Table and column -> the type in which the database keeps every value apart."""
     present: Collection[tuple[str, str]] = frozenset()
     """The tables and columns that are NULL in no row."""
-    rows_stay: bool = False
+    immutable: bool = False
     """Whether nobody can change rows while the database is open: they were copied, or their file is read-only."""
     place: tuple[str, str] = ("memory", "main")
     """The database and the schema in which the declared tables are."""

@@ -98,7 +98,7 @@ class Lasting:
 
 
 @dataclass(frozen=True)
-class Kept:
+class CopiedTable:
     """A copy of a lasting table's columns, each of a type, under a name of its own."""
 
     name: str
@@ -143,7 +143,7 @@ class PostProcessor:
         self._lock = threading.Lock()
         self._connection = _locked_connection()
         self._described: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, CopiedTable] = {}
         self._views: dict[tuple[str, ...], Views] = {}
         """The last that answers were made with, by their definitions: to make them takes as long as to read them."""
 
@@ -228,7 +228,7 @@ class PostProcessor:
         made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
         return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM {rows}'
 
-    def _copy(self, table: PostProcessingTable, lasting: Lasting) -> Kept:
+    def _copy(self, table: PostProcessingTable, lasting: Lasting) -> CopiedTable:
         """One copy of each table, of all columns that were ever asked for."""
         kept = self._kept.get(table.name)
         if kept is not None and table.stored.keys() <= kept.types.keys():
@@ -240,7 +240,7 @@ class PostProcessor:
             cursor.register(_raw(table), dict(lasting.read(types)))
             cursor.execute(f"CREATE OR REPLACE TABLE {copy} AS {_typed(wanted)}")
             ((rows,),) = cursor.execute(f"SELECT count(*) FROM {copy}").fetchall()
-        self._kept[table.name] = Kept(copy, types, rows)
+        self._kept[table.name] = CopiedTable(copy, types, rows)
         return self._kept[table.name]
 
 

@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.engine_sql.build import NULL
 from dpsql.engine_sql.tree import (
-    Apply,
+    AggFunc,
     Case,
     Cast,
     Constant,
-    Derived,
     Field,
-    Fold,
+    Func,
     Joined,
     Lasting,
     Let,
     Operand,
-    Over,
     Select,
     SetOperation,
     Short,
+    Subquery,
     TryCast,
+    WindowFunc,
     With,
 )
 from dpsql.engines.render import Renderer
@@ -69,9 +69,9 @@ def kind_of(value: Term, operands: Sequence[Known] = ()) -> Known:
             return kind_of(body, [kind_of(part, operands) for part in values])
         case Operand(number) if number < len(operands):
             return operands[number]
-        case Fold(name, arguments) | Over(Fold(name, arguments)):
+        case AggFunc(name, arguments) | WindowFunc(AggFunc(name, arguments)):
             return FOLDED[name] if name in FOLDED else _first(arguments[:1], operands)
-        case Apply(operation, arguments):
+        case Func(operation, arguments):
             return RESULTS[operation] if operation in RESULTS else _first(arguments[:1], operands)
         case Constant(int()):
             return Integer()
@@ -89,7 +89,7 @@ def _first(values: Sequence[Term], operands: Sequence[Known]) -> Known:
 Range: TypeAlias = tuple[float, float]
 ANYTHING: Range = (-math.inf, math.inf)
 NOTHING: Range = (math.inf, -math.inf)
-PASSED_ON = ("min", "max", "lag", "lead", "first_value", "last_value", "nth_value")
+PASSTHROUGH = ("min", "max", "lag", "lead", "first_value", "last_value", "nth_value")
 ROUNDED = ("floor", "ceil", "trunc", "round", "abs", "negate")
 
 
@@ -123,11 +123,11 @@ class Ranges:
                 return self.of(inner, columns, operands)
             case Cast(inner, kind) | TryCast(inner, kind):
                 return _rounded(_within(self.of(inner, columns, operands), _of_kind(kind)))
-            case Fold("count") | Over(Fold("count")):
+            case AggFunc("count") | WindowFunc(AggFunc("count")):
                 return 0.0, 2.0**63
-            case Fold(name, (first, *_)) | Over(Fold(name, (first, *_))) if name in PASSED_ON:
+            case AggFunc(name, (first, *_)) | WindowFunc(AggFunc(name, (first, *_))) if name in PASSTHROUGH:
                 return self.of(first, columns, operands)
-            case Apply(operation, arguments):
+            case Func(operation, arguments):
                 return self._applied(operation, arguments, [self.of(part, columns, operands) for part in arguments])
             case _:
                 return _of_kind(value.kind)
@@ -136,7 +136,7 @@ class Ranges:
         """A branch that is taken between two constants lies there."""
         found = self.of(then, columns, operands)
         match test:
-            case Apply("between", (value, Constant() as low, Constant() as high)) if value == then:
+            case Func("between", (value, Constant() as low, Constant() as high)) if value == then:
                 return _within(found, (self.of(low, columns)[0], self.of(high, columns)[1]))
         return found
 
@@ -166,7 +166,7 @@ class Ranges:
 
     def of_columns(self, source: Source | None) -> dict[str, Range]:
         match source:
-            case Derived(query):
+            case Subquery(query):
                 return self.of_query(query)
             case Joined(_, left, right):
                 lefts, rights = self.of_columns(left), self.of_columns(right)
@@ -263,9 +263,9 @@ class RangedRenderer(Renderer):
     def case(self, case: Case) -> str:
         """Doubles that lie within their bounds anyway are not clamped once more."""
         match case.branches[0]:
-            case Apply("between", (value, Constant() as low, Constant() as high)), then if then == value:
+            case Func("between", (value, Constant() as low, Constant() as high)), then if then == value:
                 least, most = self.range_of(value)
-                others = (isinstance(test, Apply) and test.arguments[0] == value for test, _ in case.branches[1:])
+                others = (isinstance(test, Func) and test.arguments[0] == value for test, _ in case.branches[1:])
                 if (
                     isinstance(self.kind_of(value), Double)
                     and self.range_of(low)[0] <= least <= most <= self.range_of(high)[1]

@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, assert_never
 from dpsql.engine_sql.build import NULL
 from dpsql.engine_sql.operations import OPERATIONS
 from dpsql.engine_sql.tree import (
-    Apply,
+    AggFunc,
+    Alias,
     AroundRank,
     Blank,
     Case,
     Cast,
     Constant,
-    Derived,
     Exists,
     Field,
-    Fold,
+    Func,
     Joined,
     Lasting,
     Let,
-    Named,
     Operand,
     Ordered,
-    Over,
     Scalar,
     Select,
     Series,
     SetOperation,
     Stored,
+    Subquery,
     Table,
     TryCast,
     Values,
+    WindowFunc,
     With,
 )
 from dpsql.errors import Unsupported
@@ -42,7 +42,7 @@ from dpsql.schema.types import Decimal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dpsql.engine_sql.tree import Kind, Part, Query, Source, Term
+    from dpsql.engine_sql.tree import CTE, Kind, Query, Source, Term
     from dpsql.schema.types import ColumnType
 
 # -- quoting -----------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ STANDARD: dict[str, Callable[..., str]] = {
 """Operations that engines spell alike."""
 
 
-def quanta_in_one(fold: Fold) -> Constant:
+def quanta_in_one(fold: AggFunc) -> Constant:
     """The number of quanta, units of the last digit, in 1: a sum of decimals times this is a whole number."""
     (value,) = fold.arguments
     assert isinstance(value.kind, Decimal)
@@ -131,7 +131,7 @@ class Renderer(ABC):
     def constant(self, constant: Constant) -> str: ...
 
     @abstractmethod
-    def apply(self, operation: str, arguments: list[str], node: Apply) -> str: ...
+    def apply(self, operation: str, arguments: list[str], node: Func) -> str: ...
 
     @abstractmethod
     def try_cast(self, cast: TryCast) -> str: ...
@@ -146,7 +146,7 @@ class Renderer(ABC):
     def operand(self, operand: Operand) -> str: ...
 
     @abstractmethod
-    def fold(self, fold: Fold) -> str: ...
+    def fold(self, fold: AggFunc) -> str: ...
 
     @abstractmethod
     def series(self, series: Series) -> str: ...
@@ -158,7 +158,7 @@ class Renderer(ABC):
 
     def term(self, value: Term) -> str:
         match value:
-            case Apply(operation, arguments):
+            case Func(operation, arguments):
                 assert operation in OPERATIONS, operation
                 return self.apply(operation, [self.term(argument) for argument in arguments], value)
             case Field(name, table):
@@ -177,9 +177,9 @@ class Renderer(ABC):
                 return self.stored(value)
             case Let():
                 return self.let(value)
-            case Fold():
+            case AggFunc():
                 return self.fold(value)
-            case Over():
+            case WindowFunc():
                 return self.over(value)
             case Blank(name):
                 return self.constant(Constant(self.blanks[name])) if name in self.blanks else left_open(name)
@@ -206,13 +206,13 @@ class Renderer(ABC):
             for part in order
         )
 
-    def over(self, window: Over) -> str:
+    def over(self, window: WindowFunc) -> str:
         partition = f"PARTITION BY {self.listed(window.partition_by)}"
         order = f" ORDER BY {self.ordered(window.order_by)}" if window.order_by else ""
         frame = f" {window.frame}" if window.frame else ""
         return f"{self.folded(window.fold)} OVER ({partition}{order}{frame})"
 
-    def folded(self, fold: Fold) -> str:
+    def folded(self, fold: AggFunc) -> str:
         """As one call, which a window can stand behind."""
         return self.fold(fold)
 
@@ -251,7 +251,7 @@ class Renderer(ABC):
                 return self.query(lasting)
         assert_never(query)
 
-    def part(self, part: Part) -> str:
+    def part(self, part: CTE) -> str:
         kept = {None: "", True: "MATERIALIZED ", False: "NOT MATERIALIZED "}[part.kept]
         return f"{self.quoted(part.name)} AS {kept}({self.query(part.query)})"
 
@@ -278,7 +278,7 @@ class Renderer(ABC):
             sql += f" ORDER BY {self.ordered(select.order_by)}"
         return sql
 
-    def named(self, column: Named) -> str:
+    def named(self, column: Alias) -> str:
         value = column.value
         if isinstance(value, Field) and value.name == column.name:
             return self.term(value)
@@ -288,7 +288,7 @@ class Renderer(ABC):
         match source:
             case Table():
                 return self.table(source)
-            case Derived(query, alias):
+            case Subquery(query, alias):
                 return f"({self.query(query)}) AS {self.quoted(alias)}"
             case Joined(kind, left, right, on):
                 meets = "" if on is None else f" ON {self.term(on)}"

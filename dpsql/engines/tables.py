@@ -32,7 +32,7 @@ WHOLE_WITH_GAPS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundTable:
     """A table as its source has it."""
 
     name: str
@@ -69,7 +69,7 @@ class Described:
     is_view: bool = False
 
 
-def check_table(table: Table, found: Found) -> None:
+def check_table(table: Table, found: FoundTable) -> None:
     """Raises SchemaError unless every declared column is there, with a type that fits, and may be relied on."""
     path = f"tables.{table.name}"
     if found.is_view and table.view is None:
@@ -82,7 +82,7 @@ def check_table(table: Table, found: Found) -> None:
         raise SchemaError.of(wrong)
 
 
-def _problem(path: str, table: Table, name: str, found: Found) -> SchemaError | None:
+def _problem(path: str, table: Table, name: str, found: FoundTable) -> SchemaError | None:
     declared, own = table.columns[name].stored_type, found.column(name)
     if own is None:
         guess = did_you_mean(name, found.columns) if found.names_are_public else None
@@ -110,7 +110,7 @@ def _type_hint(kind: str, path: str) -> str:
     return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
 
 
-def is_present(column: Column, found: Found) -> bool:
+def is_present(column: Column, found: FoundTable) -> bool:
     """Whether the database itself guarantees that every row has a value there, which the declaration leaves a value."""
     own = found.column(column.name)
     return (
@@ -121,7 +121,7 @@ def is_present(column: Column, found: Found) -> bool:
     )
 
 
-def declared_columns(table: Table, found: Found, *, copied: bool) -> str:
+def declared_columns(table: Table, found: FoundTable, *, copied: bool) -> str:
     """The declared columns as a SELECT list; what is copied is stored as its declared type and as valid text.
 
     A unit that is a shorter whole number stays one.
@@ -131,7 +131,7 @@ def declared_columns(table: Table, found: Found, *, copied: bool) -> str:
     )
 
 
-def _read(found: Found, table: Table, column: Column, copied: bool) -> str:
+def _read(found: FoundTable, table: Table, column: Column, copied: bool) -> str:
     own, declared = found.column(column.name) or column.name, column.stored_type
     sql, stored = quoted(own), found.columns[own]
     is_short_unit = column.name == table.unit_column and isinstance(declared, Integer) and stored in SHORTER

@@ -23,7 +23,7 @@ from dpsql.engine_sql.build import (
     one_zero,
     wide,
 )
-from dpsql.engine_sql.tree import Constant, Field, Fold, Short, TryCast
+from dpsql.engine_sql.tree import AggFunc, Constant, Field, Short, TryCast
 from dpsql.expressions.dates import in_calendar
 from dpsql.expressions.math import half_away
 from dpsql.expressions.properties import (
@@ -228,7 +228,7 @@ def _product(value: Term, kind: Decimal, digits: int, factor: Constant) -> Term:
 
 def saturated(total: Term) -> Term:
     """A sum as 64 bits; of nothing it is 0. A count is so by itself, and nobody has 2^62 rows."""
-    if isinstance(total, Fold) and total.name == "count":
+    if isinstance(total, AggFunc) and total.name == "count":
         return total
     clamped = apply("greatest", apply("coalesce", total, integer(0), kind=WIDE), integer(-LARGEST), kind=WIDE)
     return in_64_bits(apply("least", clamped, integer(LARGEST), kind=WIDE))

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import one_zero
-from dpsql.engine_sql.tree import Constant, Field, Let, Named, Operand, Scalar, Select, Table, parts_of
+from dpsql.engine_sql.tree import Alias, Constant, Field, Let, Operand, Scalar, Select, Table, parts_of
 from dpsql.errors import Unsupported
 from dpsql.expressions.tree import (
     AdaptiveConstant,
@@ -50,7 +50,7 @@ def written(expression: Expression, known: Known) -> Written:
         case Literal(value, kind):
             return Written(Constant(value, kind), properties_of(expression, known))
         case AdaptiveConstant(name, kind):
-            query = Select((Named(Field(VALUE), VALUE),), Table(name))
+            query = Select((Alias(Field(VALUE), VALUE),), Table(name))
             return Written(Scalar(query, kind), properties_of(expression, known), 1)
         case Call(function, arguments, _):
             operands = [written(argument, known) for argument in arguments]

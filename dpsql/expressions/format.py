@@ -27,18 +27,18 @@ BINDING = {
 COMPARISON, CLOSED = 4, 6
 
 
-def readable(expression: Expression) -> str:
+def format_expression(expression: Expression) -> str:
     match expression:
         case Column(name) | AdaptiveConstant(name):
             return name
         case Literal(value):
-            return readable_value(value)
+            return format_value(value)
         case Call(function, arguments):
             return _call(function.name, arguments, expression)
 
 
 def _call(name: str, arguments: tuple[Expression, ...], call: Call) -> str:
-    parts = list(map(readable, arguments))
+    parts = list(map(format_expression, arguments))
     match name:
         case "CASE":
             whens = zip(parts[:-1:2], parts[1:-1:2], strict=True)
@@ -69,7 +69,7 @@ def _call(name: str, arguments: tuple[Expression, ...], call: Call) -> str:
 
 def _operand(expression: Expression, binding: int) -> str:
     """In parentheses, where it would fall apart beside an operator that binds like this."""
-    text = readable(expression)
+    text = format_expression(expression)
     return f"({text})" if isinstance(expression, Call) and _binding(expression) <= binding else text
 
 
@@ -85,7 +85,7 @@ def _is_link(expression: Expression, name: str) -> bool:
     return isinstance(expression, Call) and expression.function.name == name
 
 
-def readable_value(value: Value | None) -> str:
+def format_value(value: Value | None) -> str:
     """
     >>> readable_value("it's"), readable_value(None), readable_value(Fraction(5, 2))
     ("'it''s'", 'NULL', '2.5')
@@ -103,7 +103,7 @@ def readable_value(value: Value | None) -> str:
             return f"{QUOTE}{str(value).replace(QUOTE, 2 * QUOTE)}{QUOTE}"
 
 
-def readable_properties(properties: Properties) -> str:
+def format_properties(properties: Properties) -> str:
     """
     >>> from dpsql.expressions.properties import bounded
     >>> from dpsql.schema.types import Integer
@@ -112,9 +112,9 @@ def readable_properties(properties: Properties) -> str:
     """
     parts = [properties.type.name]
     if properties.values is not None:
-        parts.append(f"one of {shortened(map(readable_value, properties.values))}")
+        parts.append(f"one of {shortened(map(format_value, properties.values))}")
     elif properties.low is not None or properties.high is not None:
-        low, high = ("anything" if end is None else readable_value(end) for end in (properties.low, properties.high))
+        low, high = ("anything" if end is None else format_value(end) for end in (properties.low, properties.high))
         parts.append(f"{low} to {high}")
     return ", ".join(parts + ["or NULL"] * properties.nullable)
 

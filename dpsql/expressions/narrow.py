@@ -45,21 +45,21 @@ if TYPE_CHECKING:
 # A value held within two constants: bounds that an aggregate carries, or that a query finds by itself.
 
 
-def held(value: Expression, ends: tuple[Fraction, Fraction]) -> Expression:
+def clamped(value: Expression, ends: tuple[Fraction, Fraction]) -> Expression:
     """The value within ends that its type can write."""
-    low, high = hold_ends(value.type, ends)
-    return Call(HOLD, (value, low, high), value.type, value.at)
+    low, high = clamp_ends(value.type, ends)
+    return Call(CLAMP, (value, low, high), value.type, value.at)
 
 
-def hold_ends(kind: ColumnType, ends: tuple[Fraction, Fraction]) -> tuple[Literal, Literal]:
+def clamp_ends(kind: ColumnType, ends: tuple[Fraction, Fraction]) -> tuple[Literal, Literal]:
     """The ends as constants of the value's own type where they fit into it."""
     kind = _kind(kind, ends)
     low, high = (Literal(int(end) if isinstance(kind, Integer) else end, kind) for end in ends)
     return low, high
 
 
-def is_held(value: Expression) -> bool:
-    return isinstance(value, Call) and value.function is HOLD
+def is_clamped(value: Expression) -> bool:
+    return isinstance(value, Call) and value.function is CLAMP
 
 
 def _kind(kind: ColumnType, ends: tuple[Fraction, Fraction]) -> ColumnType:
@@ -72,7 +72,7 @@ def _kind(kind: ColumnType, ends: tuple[Fraction, Fraction]) -> ColumnType:
     return Double()
 
 
-def _hold_properties(arguments: Sequence[Properties]) -> Properties:
+def _clamp_properties(arguments: Sequence[Properties]) -> Properties:
     value, low, high = arguments
     kind = common_type(arguments)
     if not value.is_number or kind is None:
@@ -85,7 +85,7 @@ def _hold_properties(arguments: Sequence[Properties]) -> Properties:
     return bounded(kind, *ends, nullable=value.nullable, whole=value.whole and low.whole and high.whole)
 
 
-def _hold_sql(arguments: Sequence[Written]) -> Term:
+def _clamp_sql(arguments: Sequence[Written]) -> Term:
     """NULL stays NULL, and NaN and the infinities become it: LEAST and GREATEST would turn them into a bound."""
     kind = common_type([argument.properties for argument in arguments])
     assert kind is not None
@@ -94,7 +94,7 @@ def _hold_sql(arguments: Sequence[Written]) -> Term:
     return when(known, apply("least", apply("greatest", value, low, kind=kind), high, kind=kind))
 
 
-HOLD = Function("hold", "SUM(x, contribution_bounds_per_row => (low, high))", _hold_properties, _hold_sql)
+CLAMP = Function("hold", "SUM(x, contribution_bounds_per_row => (low, high))", _clamp_properties, _clamp_sql)
 
 
 # -- narrow ------------------------------------------------------------------------------------------------------------

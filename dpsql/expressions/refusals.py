@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import Unsupported
-from dpsql.expressions.format import readable
+from dpsql.expressions.format import format_expression
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Literal, compared_type, type_properties
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
@@ -163,14 +163,15 @@ def spoken_type(kind: ColumnType) -> str:
 def _problem(left: Expression, right: Expression) -> str:
     for one, other in ((left, right), (right, left)):
         if isinstance(one.type, MOMENTS) and isinstance(other, Literal) and isinstance(other.type, Text):
-            return f"{readable(other)} is not written like {spoken_type(one.type)} here"
-    return f"{readable(left)} is {spoken_type(left.type)}, and {readable(right)} is {spoken_type(right.type)}"
+            return f"{format_expression(other)} is not written like {spoken_type(one.type)} here"
+    kinds = [f"{format_expression(side)} is {spoken_type(side.type)}" for side in (left, right)]
+    return ", and ".join(kinds)
 
 
 def _way_out(operator: str, left: Expression, right: Expression) -> str:
     shown = "=" if operator == "IN" else operator
     for one, other in ((left, right), (right, left)):
-        name = readable(one)
+        name = format_expression(one)
         match one.type, other:
             case Boolean(), _:
                 return f"write  {name}  or  NOT {name}"
@@ -182,13 +183,13 @@ def _way_out(operator: str, left: Expression, right: Expression) -> str:
                 digits = str(value)
                 return f"write  {name} {shown} '{digits[:4]}-{digits[4:6]}-{digits[6:]}'"
             case Text(), Literal(value) if isinstance(other.type, NUMBERS) and shown not in ORDERED:
-                quoted = f"'{readable(other)}'"
+                quoted = f"'{format_expression(other)}'"
                 return f"put numbers in quotes: {name} {f'IN ({quoted})' if operator == 'IN' else f'{shown} {quoted}'}"
             case Text(), _ if isinstance(other.type, NUMBERS):
-                return f"compare numbers: CAST({name} AS DOUBLE) {shown} {readable(other)}"
+                return f"compare numbers: CAST({name} AS DOUBLE) {shown} {format_expression(other)}"
             case ((Integer() | Double() | Decimal()), Literal(value)) if isinstance(value, str):
                 return f"compare it with a number, without quotes: {name} {shown} 10"
-    return f"CAST one of them: CAST({readable(right)} AS {left.type.name.upper()})"
+    return f"CAST one of them: CAST({format_expression(right)} AS {left.type.name.upper()})"
 
 
 def written_dates(text: str) -> str:

@@ -125,7 +125,7 @@ def _reopened(ledger: str, schema: Schema, columns: Collection[str], empty: Call
 # What df.dp answers: a cursor that shows itself, each noisy value with its error.
 
 
-class Answer(Cursor):
+class FrameAnswer(Cursor):
     """The answer to a method of `df.dp`: a `Cursor` that prints itself. A single number is its `value`."""
 
     @property
@@ -187,7 +187,7 @@ UNDECLARED = (
 )
 
 
-class Groups(Vocabulary):
+class GroupedFrame(Vocabulary):
     """The groups of a frame by its keys."""
 
     def __init__(self, door: PrivateFrame, keys: tuple[Key, ...]) -> None:
@@ -197,7 +197,7 @@ class Groups(Vocabulary):
     def _check_columns(self, names: Iterable[str]) -> None:
         self._door._check_columns(names)
 
-    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> Answer:
+    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> FrameAnswer:
         return self._door._ask(sql, parameters, options)
 
     def _explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation:
@@ -207,8 +207,8 @@ class Groups(Vocabulary):
 class PrivateFrame(Vocabulary):
     """Private queries about a data frame: first `protect`, then `sql`, `count`, `sum`, `groupby` and so on.
 
-    Every method takes the options of `Cursor.execute`, such as epsilon=0.1, and returns an `Answer`. In `sql` the frame
-    is the table "df".
+    Every method takes the options of `Cursor.execute`, such as epsilon=0.1, and returns a `FrameAnswer`. In `sql` the
+    frame is the table "df".
 
     >>> import pandas as pd
     >>> orders = pd.DataFrame({"customer": range(5000), "amount": [number % 90 for number in range(5000)]})
@@ -219,7 +219,7 @@ class PrivateFrame(Vocabulary):
     0.5
     """
 
-    _groups = Groups
+    _groups = GroupedFrame
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
@@ -334,7 +334,7 @@ class PrivateFrame(Vocabulary):
         reports, entry = randomized(column, self._answers(column), kind, known, epsilon, mechanism)
         return Randomized(self._replaced(column, reports), entry)
 
-    def sql(self, query: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Answer:
+    def sql(self, query: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """Runs a SQL query on the table "df".
 
         Args:
@@ -343,7 +343,7 @@ class PrivateFrame(Vocabulary):
             options: see `Cursor.execute`.
 
         Returns:
-            An `Answer`.
+            An `FrameAnswer`.
 
         Raises:
             Error: see `Cursor.execute`.
@@ -416,7 +416,7 @@ class PrivateFrame(Vocabulary):
         """
         return self._groups(self, (period_key(on, period),))
 
-    def crosstab(self, rows: str, columns: str, **options: Unpack[QueryOptions]) -> Answer:
+    def crosstab(self, rows: str, columns: str, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """The number of rows for each pair of values, as a long table.
 
         Args:
@@ -426,7 +426,7 @@ class PrivateFrame(Vocabulary):
         """
         return self.groupby([rows, columns]).count(**options)
 
-    def value_counts(self, column: str, **options: Unpack[QueryOptions]) -> Answer:
+    def value_counts(self, column: str, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """The number of rows with each value, most frequent first.
 
         Args:
@@ -436,7 +436,7 @@ class PrivateFrame(Vocabulary):
         self._check_columns([column])
         return self._ask(select(ROWS, [column_key(column)], largest_first=True), None, options)
 
-    def hist(self, column: str, bins: int | Sequence[Any] = 10, **options: Unpack[QueryOptions]) -> Answer:
+    def hist(self, column: str, bins: int | Sequence[Any] = 10, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """The number of rows in each bin. A bin is named by its lower edge; the last one includes its upper edge.
 
         Args:
@@ -453,8 +453,8 @@ class PrivateFrame(Vocabulary):
             edges = bin_edges(self._account().schema.tables[TABLE].columns[column], bins)
         return self._ask(*histogram(column, edges), options)
 
-    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> Answer:
-        answer = Answer(Connection(self._session()))
+    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> FrameAnswer:
+        answer = FrameAnswer(Connection(self._session()))
         with self._in_its_words():
             answer.execute(sql, parameters, **_drawn_anew(options))
         return answer

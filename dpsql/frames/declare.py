@@ -22,7 +22,7 @@ SAMPLES = {"bounds": "(0, 500)", "values": '["north", "south"]'}
 
 
 @dataclass(frozen=True)
-class Call(Document):
+class ProtectCall(Document):
     """The call of protect(), in the place of a schema file."""
 
     def error(self, path: KeyPath, problem: str, hint: str | None) -> SchemaError:
@@ -63,7 +63,7 @@ def declare(
         "contribution": {name: value for name, value in contribution.items() if value is not None},
         "tables": {**tables, TABLE: {"unit": unit, "columns": columns}},
     }
-    return Schema.model_validate(declared, context=Call())
+    return Schema.model_validate(declared, context=ProtectCall())
 
 
 def narrowed(schema: Schema, frame: Collection[str]) -> Schema:

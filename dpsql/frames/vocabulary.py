@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.function import Word
     from dpsql.explain import Explanation
-    from dpsql.frames.accessor import Answer
+    from dpsql.frames.accessor import FrameAnswer
     from dpsql.options import Parameters, QueryOptions
     from dpsql.schema.model import Column
 
@@ -206,7 +206,7 @@ class Vocabulary(ABC):
 
     _keys: tuple[Key, ...] = ()
 
-    def count(self, column: str | None = None, **options: Unpack[QueryOptions]) -> Answer:
+    def count(self, column: str | None = None, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """The number of rows, or of rows where the column is not missing.
 
         Args:
@@ -215,7 +215,7 @@ class Vocabulary(ABC):
         """
         return self._asked(ROWS, (), options) if column is None else self._aggregated("count", column, options)
 
-    def size(self, **options: Unpack[QueryOptions]) -> Answer:
+    def size(self, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """The number of rows, as `count`.
 
         Args:
@@ -223,7 +223,7 @@ class Vocabulary(ABC):
         """
         return self.count(**options)
 
-    def quantile(self, column: str, q: float | Sequence[float] = 0.5, **options: Unpack[QueryOptions]) -> Answer:
+    def quantile(self, column: str, q: float | Sequence[float] = 0.5, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """The value below which a fraction q of the rows lies.
 
         Args:
@@ -233,7 +233,7 @@ class Vocabulary(ABC):
         """
         return self._asked(quantiles(column, q), (column,), options)
 
-    def corr(self, column: str, other: str, **options: Unpack[QueryOptions]) -> Answer:
+    def corr(self, column: str, other: str, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """The correlation coefficient of two columns.
 
         Args:
@@ -243,7 +243,7 @@ class Vocabulary(ABC):
         """
         return self._asked(correlation(column, other), (column, other), options)
 
-    def describe(self, column: str, **options: Unpack[QueryOptions]) -> Answer:
+    def describe(self, column: str, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """Count, mean, standard deviation, minimum, quartiles and maximum, for the cost of one query.
 
         Args:
@@ -252,7 +252,7 @@ class Vocabulary(ABC):
         """
         return self._asked(described(column), (column,), options)
 
-    def agg(self, by_column: object = None, /, **named: Any) -> Answer:
+    def agg(self, by_column: object = None, /, **named: Any) -> FrameAnswer:
         """Several aggregates in one query: agg(total=("amount", "sum")) or agg({"amount": ["sum", "mean"]}).
 
         Args:
@@ -291,10 +291,10 @@ class Vocabulary(ABC):
         guess = did_you_mean(name, words_of(self)) or f"there is {', '.join(words_of(self))}"
         raise AttributeError(f"df.dp has no word {name!r}; {guess}")
 
-    def _aggregated(self, function: str, column: str, options: QueryOptions) -> Answer:
+    def _aggregated(self, function: str, column: str, options: QueryOptions) -> FrameAnswer:
         return self._asked(aggregate(function, column), (column,), options)
 
-    def _asked(self, written: str, columns: Iterable[str], options: QueryOptions) -> Answer:
+    def _asked(self, written: str, columns: Iterable[str], options: QueryOptions) -> FrameAnswer:
         self._check_columns((*(key.column for key in self._keys), *columns))
         return self._ask(select(written, self._keys), None, options)
 
@@ -303,7 +303,7 @@ class Vocabulary(ABC):
         """Raises UnknownName unless all of them are declared."""
 
     @abstractmethod
-    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> Answer: ...
+    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> FrameAnswer: ...
 
     @abstractmethod
     def _explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation: ...
@@ -315,7 +315,7 @@ class OneColumn:
     def __init__(self, vocabulary: Vocabulary, column: str) -> None:
         self._vocabulary, self._column = vocabulary, column
 
-    def __getattr__(self, name: str) -> Callable[..., Answer]:
+    def __getattr__(self, name: str) -> Callable[..., FrameAnswer]:
         if name.startswith("_"):
             raise AttributeError(name)
         return partial(getattr(self._vocabulary, name), self._column)
@@ -333,8 +333,8 @@ ARGUMENTS = """
         """
 
 
-def _method(word: Word) -> Callable[..., Answer]:
-    def asked(self: Vocabulary, column: str, **options: Unpack[QueryOptions]) -> Answer:
+def _method(word: Word) -> Callable[..., FrameAnswer]:
+    def asked(self: Vocabulary, column: str, **options: Unpack[QueryOptions]) -> FrameAnswer:
         return self._aggregated(word.name, column, options)
 
     asked.__name__, asked.__qualname__, asked.__doc__ = word.name, f"Vocabulary.{word.name}", word.says + ARGUMENTS

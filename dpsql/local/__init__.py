@@ -12,7 +12,7 @@ from __future__ import annotations
 from dpsql.local.column import best_for
 from dpsql.local.estimate import shuffled_epsilon
 from dpsql.local.k_ary import KaryResponse, RandomizedResponse
-from dpsql.local.mechanism import Estimate, Mechanism
+from dpsql.local.mechanism import Estimate, LocalMechanism
 from dpsql.local.rappor import Rappor
 from dpsql.local.subset_selection import SubsetSelection
 from dpsql.local.unary import OptimizedUnaryEncoding
@@ -20,7 +20,7 @@ from dpsql.local.unary import OptimizedUnaryEncoding
 __all__ = [
     "Estimate",
     "KaryResponse",
-    "Mechanism",
+    "LocalMechanism",
     "OptimizedUnaryEncoding",
     "RandomizedResponse",
     "Rappor",

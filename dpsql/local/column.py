@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.local.mechanism import Column, Mechanism
+    from dpsql.local.mechanism import Column, LocalMechanism
     from dpsql.schema.types import ColumnType
 
 # -- choose ------------------------------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CHOICES = (KaryResponse, SubsetSelection, OptimizedUnaryEncoding, Rappor)
 
 
-def best_for(domain: Iterable[object], epsilon: object, n: int) -> Mechanism:
+def best_for(domain: Iterable[object], epsilon: object, n: int) -> LocalMechanism:
     """The least variance, summed over all values, of the counts of n people; it is the same whatever they answer.
 
     >>> best_for(range(4), 3.0, n=1000)
@@ -100,7 +100,7 @@ def _checked(entry: dict[str, Any]) -> Collected:
 KINDS = (KaryResponse, OptimizedUnaryEncoding, SubsetSelection)
 
 
-def declared_mechanism(collected: Collected) -> Mechanism:
+def declared_mechanism(collected: Collected) -> LocalMechanism:
     if collected.mechanism == Rappor.name:
         return Rappor(collected.values, collected.epsilon, instantaneous=collected.instantaneous)
     if collected.mechanism == RandomizedResponse.name:

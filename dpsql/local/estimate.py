@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.local.mechanism import Mechanism
+    from dpsql.local.mechanism import LocalMechanism
 
     Floats = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Estimates:
     kurtosis: Floats
 
 
-def is_report(mechanism: Mechanism, column: NDArray[Any]) -> NDArray[np.bool_]:
+def is_report(mechanism: LocalMechanism, column: NDArray[Any]) -> NDArray[np.bool_]:
     """Which entries of a column can be reports of the mechanism."""
     if isinstance(mechanism, KaryResponse):
         values = {*mechanism.domain.values}
@@ -62,7 +62,7 @@ def is_report(mechanism: Mechanism, column: NDArray[Any]) -> NDArray[np.bool_]:
     return possible
 
 
-def scores(mechanism: Mechanism, column: NDArray[Any]) -> Floats:
+def scores(mechanism: LocalMechanism, column: NDArray[Any]) -> Floats:
     """A row for each value of the domain, a column for each report."""
     numbers = np.arange(len(mechanism.domain))[:, None]
     if isinstance(mechanism, KaryResponse):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.local.mechanism import WORDS, Mechanism, least_share, logarithm_above
+from dpsql.local.mechanism import WORDS, LocalMechanism, least_share, logarithm_above
 from dpsql.sampling import CryptographicRandomness, Randomness
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpsql.local.mechanism import Column
 
 
-class KaryResponse(Mechanism):
+class KaryResponse(LocalMechanism):
     """
     >>> float(KaryResponse(["a", "b", "c"], epsilon=1.0).ratio)
     2.718281828459045

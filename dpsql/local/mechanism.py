@@ -42,7 +42,7 @@ CHUNK = 1 << 16
 MOST_VALUES = 1 << 20
 
 
-class Domain:
+class AnswerDomain:
     """
     >>> Domain(["no", "yes"]).encode(["yes", "no"])
     array([1, 0])
@@ -255,14 +255,14 @@ MOST_REPORTS = 1 << 12
 """Reports of a channel that is written out."""
 
 
-class Mechanism(ABC):
+class LocalMechanism(ABC):
     """Randomises one value of a public domain so that the report tells little about it."""
 
     name: str
     """What the schema calls it."""
 
     def __init__(self, domain: Iterable[object], epsilon: object) -> None:
-        self.domain = Domain(domain)
+        self.domain = AnswerDomain(domain)
         self.exact_epsilon = read_epsilon(epsilon)
 
     @property

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.errors import ProgrammingError
-from dpsql.local.mechanism import WORDS, Mechanism, chunks, least_share
+from dpsql.local.mechanism import WORDS, LocalMechanism, chunks, least_share
 from dpsql.sampling import CryptographicRandomness, Randomness
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ WIDEST_INTEGER = 63
 """Bits that fit into a column of 64-bit integers."""
 
 
-class BitReports(Mechanism):
+class BitReports(LocalMechanism):
     """A mechanism whose reports are a bit for each value: those that the report supports."""
 
     @property

@@ -29,7 +29,7 @@ class Allowance:
     filter: Filter
 
 
-Place: TypeAlias = tuple[tuple[int, int], int]
+BundlePlace: TypeAlias = tuple[tuple[int, int], int]
 """The place of a disjoint measure: its bundle and its case."""
 
 
@@ -47,7 +47,7 @@ class Share:
 
     groups: int
     part: Fraction
-    place: Place | None = None
+    place: BundlePlace | None = None
     """Its bundle and case, if it is one of several disjoint measures."""
     box: Box = Box()
     times_alone: Fraction = Fraction(1)
@@ -78,7 +78,7 @@ def joint_part(shares: Sequence[Share]) -> Fraction:
 
 
 @dataclass(frozen=True)
-class Dose:
+class Calibration:
     """The calibrated noise of one measure."""
 
     noise: Callable[[int], Noise]
@@ -92,7 +92,7 @@ class Dose:
 class AdditiveMechanism(ABC):
     """An additive mechanism: one kind of noise for all measures of a query."""
 
-    falloff: ClassVar[int]
+    variance_exponent: ClassVar[int]
     """The variance exponent: variance is proportional to 1 / part ** falloff, for a part of the allowance."""
     by_l2: ClassVar[bool] = False
     """Whether a bound on the L2 sensitivity suffices."""
@@ -104,7 +104,7 @@ class AdditiveMechanism(ABC):
         return 1.0
 
     @abstractmethod
-    def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
+    def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Calibration], Event]:
         """Calibrates a release with at least one of the measures.
 
         Returns:
@@ -127,7 +127,7 @@ class AdditiveMechanism(ABC):
 class PureMechanism(AdditiveMechanism):
     """A mechanism of pure differential privacy: each measure is epsilon-DP, with an error proportional to 1/epsilon."""
 
-    falloff = 2
+    variance_exponent = 2
 
     @abstractmethod
     def noise(self, scale: Fraction, box: Box) -> Noise:
@@ -140,21 +140,25 @@ class PureMechanism(AdditiveMechanism):
     def event(self, epsilon: Fraction) -> Event:
         return PureRelease(epsilon)
 
-    def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
-        doses = [self._dose(allowance.epsilon, share) for share in shares]
-        return doses, Composed(tuple(self._event(allowance.epsilon, share) for share in joint_shares(shares)))
+    def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Calibration], Event]:
+        calibrations = [self._calibration(allowance.epsilon, share) for share in shares]
+        return calibrations, Composed(tuple(self._event(allowance.epsilon, share) for share in joint_shares(shares)))
 
     def at_most(self, allowance: Allowance, part: Fraction) -> Event:
         return PureRelease(allowance.epsilon * part)
 
-    def _dose(self, whole: Fraction, share: Share) -> Dose:
+    def _calibration(self, whole: Fraction, share: Share) -> Calibration:
         epsilon, groups = whole * share.part, max(1, share.groups)
 
         def noise(linf: int) -> Noise:
             return self.noise(Fraction(groups * linf) / epsilon, share.box)
 
         # What is left of a box without one of its measures costs as much.
-        return Dose(noise, Free(), Fraction(0)) if self.boxed else Dose(noise, self._event(whole, share), epsilon)
+        return (
+            Calibration(noise, Free(), Fraction(0))
+            if self.boxed
+            else Calibration(noise, self._event(whole, share), epsilon)
+        )
 
     def _event(self, whole: Fraction, share: Share) -> Event:
         """Every group has noise of its own, so that curves count what each of them loses.

@@ -37,7 +37,7 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 def least_geometric_mean(
-    variances: Variances, importance: Sequence[float], falloff: int, places: Places
+    variances: Variances, importance: Sequence[float], variance_exponent: int, places: Places
 ) -> NDArray[np.float64]:
     """The parts that minimise the geometric mean of the columns' errors, weighted by importance.
 
@@ -51,14 +51,14 @@ def least_geometric_mean(
     parts = np.full(variances.shape[1], 1 / variances.shape[1])
     for _ in range(STEPS):
         before = parts
-        parts = _best(weights / _errors(variances, parts, falloff) @ variances, falloff, numbers)
+        parts = _best(weights / _errors(variances, parts, variance_exponent) @ variances, variance_exponent, numbers)
         if np.abs(parts - before).max() < CLOSE:
             break
     return parts
 
 
 def least_worst_ratio(
-    variances: Variances, importance: Sequence[float], falloff: int, places: Places
+    variances: Variances, importance: Sequence[float], variance_exponent: int, places: Places
 ) -> NDArray[np.float64]:
     """The parts that minimise the largest ratio of a column's error, times its importance, to its error alone.
 
@@ -66,11 +66,15 @@ def least_worst_ratio(
     [0.75, 0.25]
     """
     numbers = _cases(places)
-    alone = np.array([_errors(row[None], _best(row, falloff, numbers), falloff) for row in variances])
-    return least_worst(variances / alone, importance, falloff, places)
+    alone = np.array(
+        [_errors(row[None], _best(row, variance_exponent, numbers), variance_exponent) for row in variances]
+    )
+    return least_worst(variances / alone, importance, variance_exponent, places)
 
 
-def least_worst(variances: Variances, importance: Sequence[float], falloff: int, places: Places) -> NDArray[np.float64]:
+def least_worst(
+    variances: Variances, importance: Sequence[float], variance_exponent: int, places: Places
+) -> NDArray[np.float64]:
     """The parts that minimise the largest error of a column, times its importance.
 
     >>> least_worst(np.array([[1.0, 0.0], [0.0, 9.0]]), [1, 1], 1, [(0, 0), (1, 0)]).round(3).tolist()
@@ -79,12 +83,12 @@ def least_worst(variances: Variances, importance: Sequence[float], falloff: int,
     numbers = _cases(places)
     compared = variances * (np.asarray(importance, dtype=np.float64)[:, None] / max(importance)) ** 2
     weights = np.full(len(variances), 1 / len(variances))
-    parts = _best(weights @ compared, falloff, numbers)
+    parts = _best(weights @ compared, variance_exponent, numbers)
     for _ in range(STEPS):
         # A column that does worse than the others weighs more in the next step.
-        weights *= np.sqrt(_errors(compared, parts, falloff))
+        weights *= np.sqrt(_errors(compared, parts, variance_exponent))
         weights /= weights.sum()
-        before, parts = parts, _best(weights @ compared, falloff, numbers)
+        before, parts = parts, _best(weights @ compared, variance_exponent, numbers)
         if np.abs(parts - before).max() < CLOSE:
             break
     return parts
@@ -110,19 +114,19 @@ def together(parts: NDArray[np.float64], places: Places) -> float:
     return float(largest.sum())
 
 
-def _errors(variances: Variances, parts: NDArray[np.float64], falloff: int) -> NDArray[np.float64]:
+def _errors(variances: Variances, parts: NDArray[np.float64], variance_exponent: int) -> NDArray[np.float64]:
     """The variance of each column. A measure that it does not depend on adds nothing, even with part 0."""
-    added = np.divide(variances, parts**falloff, out=np.zeros_like(variances), where=variances > 0)
+    added = np.divide(variances, parts**variance_exponent, out=np.zeros_like(variances), where=variances > 0)
     found: NDArray[np.float64] = added.sum(axis=1)
     return found
 
 
-def _best(costs: NDArray[np.float64], falloff: int, numbers: Numbers) -> NDArray[np.float64]:
+def _best(costs: NDArray[np.float64], variance_exponent: int, numbers: Numbers) -> NDArray[np.float64]:
     """The parts that minimise the sum of cost / part^falloff.
 
     Within a case parts go by the roots of costs, and between bundles by those of what their cases cost in all.
     """
-    order = falloff + 1
+    order = variance_exponent + 1
     cases, bundles = numbers
     roots = np.maximum(costs, TINY) ** (1 / order)
     by_case = np.bincount(cases, weights=roots)

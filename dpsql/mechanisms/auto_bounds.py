@@ -29,17 +29,17 @@ Kind: TypeAlias = Literal["units", "rows", "sum", "mean", "rank"]
 NEXT_TO_SEEN = 2.0
 """Above this many standard deviations of noise, a bin next to a filled one counts as filled."""
 TAIL, TAIL_BEGINS = 2, 4.0
-"""So many steps a tail goes on unseen, if it was last seen with less than so many times what is surely seen."""
+"""So many bins a tail goes on unseen, if it was last seen with less than so many times what is surely seen."""
 MOST_TRIED = 40
 """How many of the best bounds are returned, in case some are not possible."""
 TINY = 1e-300
 
 
 @dataclass(frozen=True)
-class Ladder:
+class Histogram:
     """A noisy log-spaced histogram: each unit counts in the first bin that its number does not exceed."""
 
-    steps: tuple[float, ...]
+    bins: tuple[float, ...]
     counts: tuple[float, ...]
     noise: float
     """The standard deviation of the noise."""
@@ -57,17 +57,17 @@ class Ladder:
         while last + 1 < len(counts) and counts[last + 1] > NEXT_TO_SEEN * self.noise:
             last += 1
         # A tail does not end where it is lost in the noise: it goes on a little, falling at least by half. One that was
-        # far above the noise and is gone on the next step has ended.
+        # far above the noise and is gone on the next bin has ended.
         more = TAIL if counts[last] < TAIL_BEGINS * self.sure else 0
-        for step in range(last + 1, min(last + 1 + more, len(counts))):
-            counts[step] = min(counts[step], counts[step - 1] / 2)
+        for edge in range(last + 1, min(last + 1 + more, len(counts))):
+            counts[edge] = min(counts[edge], counts[edge - 1] / 2)
         return np.where(np.arange(len(counts)) <= last + more, counts, 0.0)
 
     @property
     def middles(self) -> Numbers:
         """The representative value of each bin: its midpoint."""
-        steps = np.array(self.steps)
-        return (steps + np.concatenate(([0.0], steps[:-1]))) / 2
+        bins = np.array(self.bins)
+        return (bins + np.concatenate(([0.0], bins[:-1]))) / 2
 
     def kept(self, most: float) -> float:
         """The mean over units, clipped at `most`."""
@@ -76,8 +76,8 @@ class Ladder:
 
     def excess(self, power: int) -> Numbers:
         """For each bin edge, the total that clipping there would remove."""
-        steps, middles = np.array(self.steps) ** power, self.middles**power
-        beyond: Numbers = np.maximum(middles[None, :] - steps[:, None], 0.0) @ self.seen
+        bins, middles = np.array(self.bins) ** power, self.middles**power
+        beyond: Numbers = np.maximum(middles[None, :] - bins[:, None], 0.0) @ self.seen
         return beyond
 
 
@@ -85,8 +85,8 @@ class Ladder:
 class Sides:
     """The histograms of values above and below the origin; None if there can be none."""
 
-    above: Ladder | None
-    below: Ladder | None
+    above: Histogram | None
+    below: Histogram | None
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ class Setting:
     """The number of groups, if it is known."""
     threshold: int | None
     """The partition-selection threshold."""
-    falloff: int
+    variance_exponent: int
     """The exponent of noise in the number of groups: 1 for the square root, 2 for linear growth."""
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ChosenBounds:
     rows: int | None
     groups: int | None
     clips: tuple[tuple[int | None, int | None], ...]
@@ -130,18 +130,16 @@ class Bounds:
 
 
 def best_bounds(
-    rows: Ladder | None, groups: Ladder | None, values: Sequence[Sides], wishes: Sequence[Wish], setting: Setting
-) -> list[Bounds]:
+    rows: Histogram | None, groups: Histogram | None, values: Sequence[Sides], wishes: Sequence[Wish], setting: Setting
+) -> list[ChosenBounds]:
     """The bounds, by the geometric mean of the columns' errors, best first."""
-    tried = product(
-        rows.steps if rows else (float(setting.rows),), groups.steps if groups else (float(setting.groups),)
-    )
-    found: list[tuple[float, Bounds]] = []
+    tried = product(rows.bins if rows else (float(setting.rows),), groups.bins if groups else (float(setting.groups),))
+    found: list[tuple[float, ChosenBounds]] = []
     for most_rows, most_groups in tried:
         scene = _Scene(rows, groups, values, setting, most_rows, most_groups)
         clips = tuple(_clip(scene, sides, number, wishes) for number, sides in enumerate(values))
         error = sum(wish.importance * np.log(scene.error(wish, clips) + TINY) for wish in wishes)
-        bounds = Bounds(int(most_rows) if rows else None, int(most_groups) if groups else None, clips)
+        bounds = ChosenBounds(int(most_rows) if rows else None, int(most_groups) if groups else None, clips)
         found.append((float(error), bounds))
     found.sort(key=lambda pair: pair[0])
     return [bounds for _, bounds in found[:MOST_TRIED]]
@@ -151,8 +149,8 @@ def best_bounds(
 class _Scene:
     """The errors at one pair of bounds on rows and groups."""
 
-    rows: Ladder | None
-    groups: Ladder | None
+    rows: Histogram | None
+    groups: Histogram | None
     values: Sequence[Sides]
     setting: Setting
     most_rows: float
@@ -160,8 +158,8 @@ class _Scene:
 
     @property
     def units(self) -> float:
-        ladders = [self.rows, self.groups, *(side for both in self.values for side in (both.above, both.below))]
-        return max(1.0, *(float(sum(one.counts)) for one in ladders if one is not None))
+        histograms = [self.rows, self.groups, *(side for both in self.values for side in (both.above, both.below))]
+        return max(1.0, *(float(sum(one.counts)) for one in histograms if one is not None))
 
     @property
     def answers(self) -> float:
@@ -181,7 +179,7 @@ class _Scene:
     def growth_of_units(self) -> float:
         """The factor of the noise of a count of units."""
         reach = self.most_groups / self.setting.groups
-        return float(reach**0.5 if self.setting.falloff == 1 else reach)
+        return float(reach**0.5 if self.setting.variance_exponent == 1 else reach)
 
     def per_unit(self, most_rows: float, most_groups: float) -> float:
         """The mean number of rows per unit that count."""
@@ -207,9 +205,9 @@ class _Scene:
         low, high = clips[wish.value]
         sides = self.values[wish.value]
         errors = [
-            self.clip_error(wish, side)[step]
-            for side, step in ((sides.below, low), (sides.above, high))
-            if side is not None and step is not None
+            self.clip_error(wish, side)[edge]
+            for side, edge in ((sides.below, low), (sides.above, high))
+            if side is not None and edge is not None
         ]
         error = float(np.hypot.reduce(errors)) if errors else wish.noise
         if wish.kind == "mean":
@@ -218,10 +216,10 @@ class _Scene:
             return math.hypot(error / counted, self.typical(sides, wish.power) * math.sqrt((1 - self.part) / counted))
         return float(np.hypot(error, lost * self.typical(sides, wish.power)))
 
-    def clip_error(self, wish: Wish, side: Ladder) -> Numbers:
+    def clip_error(self, wish: Wish, side: Histogram) -> Numbers:
         """For each bin edge: the noise, and the loss beyond it in an average group, of rows that count."""
-        steps = np.array(side.steps) ** wish.power
-        noise = wish.noise * self.growth * steps / steps[-1]
+        bins = np.array(side.bins) ** wish.power
+        noise = wish.noise * self.growth * bins / bins[-1]
         beyond = side.excess(wish.power) * self.part * self.likeness / self.answers
         errors: Numbers = np.hypot(noise, beyond)
         return errors
@@ -242,34 +240,35 @@ class _Scene:
         return sum(total for total, _ in sizes) / units if units else 0.0
 
 
-def _side_by_side(rows: Ladder | None, groups: Ladder | None) -> tuple[Numbers, Numbers, Numbers]:
+def _side_by_side(rows: Histogram | None, groups: Histogram | None) -> tuple[Numbers, Numbers, Numbers]:
     """Units as shares of all, with their rows in a group and their groups: who has more of one has more of the other.
 
-    The ladders are counted apart, so how they belong together is not known; people who come often come to many places.
+    The histograms are counted apart, so how they belong together is not known; people who come often visit many
+    places.
     """
-    sides = [_shares(ladder) for ladder in (rows, groups)]
+    sides = [_shares(histogram) for histogram in (rows, groups)]
     cuts = np.unique(np.concatenate([[0.0], *(np.cumsum(shares) for shares, _ in sides)]).clip(0, 1))
     middles = (cuts[1:] + cuts[:-1]) / 2
     found = [sizes[np.searchsorted(np.cumsum(shares)[:-1], middles)] for shares, sizes in sides]
     return np.diff(cuts), found[0], found[1]
 
 
-def _shares(ladder: Ladder | None) -> tuple[Numbers, Numbers]:
-    if ladder is None or not ladder.seen.any():
+def _shares(histogram: Histogram | None) -> tuple[Numbers, Numbers]:
+    if histogram is None or not histogram.seen.any():
         return np.ones(1), np.ones(1)
-    return ladder.seen / ladder.seen.sum(), ladder.middles
+    return histogram.seen / histogram.seen.sum(), histogram.middles
 
 
 def _clip(scene: _Scene, sides: Sides, number: int, wishes: Sequence[Wish]) -> tuple[int | None, int | None]:
     """Clips each side by itself. If no value is seen at all, the limit is the best clip."""
     about = [wish for wish in wishes if wish.value == number and wish.kind in ("sum", "mean")]
-    found = [_step(scene, side, about) for side in (sides.below, sides.above)]
-    if all(step is None for step in found):
-        found = [None if side is None else len(side.steps) - 1 for side in (sides.below, sides.above)]
+    found = [_bin(scene, side, about) for side in (sides.below, sides.above)]
+    if all(edge is None for edge in found):
+        found = [None if side is None else len(side.bins) - 1 for side in (sides.below, sides.above)]
     return found[0], found[1]
 
 
-def _step(scene: _Scene, side: Ladder | None, wishes: Sequence[Wish]) -> int | None:
+def _bin(scene: _Scene, side: Histogram | None, wishes: Sequence[Wish]) -> int | None:
     if side is None or not side.seen.any():
         return None
     logs = [wish.importance * np.log(scene.clip_error(wish, side) + TINY) for wish in wishes]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-Kept: TypeAlias = tuple[int, ...]
+KeptKeys: TypeAlias = tuple[int, ...]
 """The keys of a level in ascending order: the axes of its table."""
 
 
@@ -33,7 +33,7 @@ class Agreed:
     """The weight of a sum in its own estimate."""
 
 
-def agreed(variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> dict[Kept, Agreed]:
+def agreed(variances: Mapping[KeptKeys, float], sizes: Mapping[int, int]) -> dict[KeptKeys, Agreed]:
     """The remaining noise of each level; `sizes` is the number of values of each key.
 
     >>> round(agreed({(): 10.0, (0,): 1.0}, {0: 90})[()].variance, 3)
@@ -52,10 +52,10 @@ def agreed(variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> dict[Ke
 
 
 def reconciled(
-    tables: Mapping[Kept, NDArray[np.float64]], variances: Mapping[Kept, float], sizes: Mapping[int, int]
-) -> dict[Kept, NDArray[np.float64]]:
+    tables: Mapping[KeptKeys, NDArray[np.float64]], variances: Mapping[KeptKeys, float], sizes: Mapping[int, int]
+) -> dict[KeptKeys, NDArray[np.float64]]:
     """The consistent tables that are nearest to these, by least squares; axes are the keys of each level."""
-    means: dict[Kept, NDArray[np.float64]] = {}
+    means: dict[KeptKeys, NDArray[np.float64]] = {}
     for part in {part for kept in tables for part in _parts(kept)}:
         weights = _weights(part, variances, sizes)
         means[part] = sum(
@@ -72,7 +72,7 @@ def reconciled(
     }
 
 
-def _parts(kept: Kept) -> Iterator[Kept]:
+def _parts(kept: KeptKeys) -> Iterator[KeptKeys]:
     for length in range(len(kept) + 1):
         yield from combinations(kept, length)
 
@@ -81,27 +81,29 @@ def _size(keys: set[int], sizes: Mapping[int, int]) -> int:
     return math.prod(sizes[key] for key in keys)
 
 
-def _sums_over(kept: Kept, sizes: Mapping[int, int]) -> int:
+def _sums_over(kept: KeptKeys, sizes: Mapping[int, int]) -> int:
     """The number of cells per sum of the level."""
     return _size(set(sizes) - set(kept), sizes)
 
 
-def _weights(part: Kept, variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> dict[Kept, float]:
+def _weights(part: KeptKeys, variances: Mapping[KeptKeys, float], sizes: Mapping[int, int]) -> dict[KeptKeys, float]:
     """How much each level that has the part counts in it."""
     whole = _precision(part, variances, sizes)
     return {kept: _own_precision(part, kept, variances, sizes) / whole for kept in variances if set(part) <= set(kept)}
 
 
-def _precision(part: Kept, variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> float:
+def _precision(part: KeptKeys, variances: Mapping[KeptKeys, float], sizes: Mapping[int, int]) -> float:
     return sum(_own_precision(part, kept, variances, sizes) for kept in variances if set(part) <= set(kept))
 
 
-def _own_precision(part: Kept, kept: Kept, variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> float:
+def _own_precision(
+    part: KeptKeys, kept: KeptKeys, variances: Mapping[KeptKeys, float], sizes: Mapping[int, int]
+) -> float:
     """Of the part of the cells' means, as one level tells it, up to a factor that all levels share."""
     return _size(set(kept) - set(part), sizes) * _sums_over(kept, sizes) ** 2 / variances[kept]
 
 
-def _deviations(table: NDArray[np.float64], kept: Kept, part: Kept) -> NDArray[np.float64]:
+def _deviations(table: NDArray[np.float64], kept: KeptKeys, part: KeptKeys) -> NDArray[np.float64]:
     """The means over all keys but those of the part, from which along each of these its own mean is taken."""
     found = table.mean(axis=tuple(axis for axis, key in enumerate(kept) if key not in part))
     for axis in range(len(part)):
@@ -109,6 +111,6 @@ def _deviations(table: NDArray[np.float64], kept: Kept, part: Kept) -> NDArray[n
     return np.asarray(found)
 
 
-def _spread_out(mean: NDArray[np.float64], part: Kept, kept: Kept) -> NDArray[np.float64]:
+def _spread_out(mean: NDArray[np.float64], part: KeptKeys, kept: KeptKeys) -> NDArray[np.float64]:
     """The same along the other keys of the level."""
     return mean.reshape([mean.shape[part.index(key)] if key in part else 1 for key in kept])

@@ -127,7 +127,9 @@ class ProposedAverage(Proposed):
     def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Means are rounded to the grid first, halves upwards: beta is whole, so a move of at most beta stays one."""
         found = list(means(profile, self.statistic))
-        near = [local_sensitivity.Average(rows, self.rows, self.grid.low, self.grid.high) for _, rows in found]
+        near = [
+            local_sensitivity.AverageSensitivity(rows, self.rows, self.grid.low, self.grid.high) for _, rows in found
+        ]
         distances = [part.distance(self.beta, self.test.limit) for part in near]
         return np.array([floor(mean + HALF) for mean, _ in found], dtype=np.int64), np.array(distances, dtype=np.int64)
 
@@ -167,7 +169,7 @@ MOST_GROUPS = 10_000
 
 
 @dataclass(frozen=True)
-class Smooth:
+class SmoothDraw:
     """The base class of smooth sensitivity; `found` returns each group's answer and local sensitivity."""
 
     grid: Grid
@@ -205,12 +207,12 @@ def _noise_for(terms: Terms, cells: int = 1) -> SmoothNoise:
 
 
 @dataclass(frozen=True)
-class SmoothAverage(Smooth):
+class SmoothAverage(SmoothDraw):
     statistic: Average
 
     def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
         for mean, rows in means(profile, self.statistic):
-            yield mean, local_sensitivity.Average(rows, self.rows, self.grid.low, self.grid.high)
+            yield mean, local_sensitivity.AverageSensitivity(rows, self.rows, self.grid.low, self.grid.high)
 
 
 def smooth_average(statistic: Average, terms: Terms) -> SmoothAverage:
@@ -218,7 +220,7 @@ def smooth_average(statistic: Average, terms: Terms) -> SmoothAverage:
 
 
 @dataclass(frozen=True)
-class SmoothQuantile(Smooth):
+class SmoothQuantile(SmoothDraw):
     around: Around
 
     @property
@@ -243,7 +245,7 @@ def smooth_quantile(statistic: Quantile, terms: Terms) -> SmoothQuantile:
 
 
 @dataclass(frozen=True)
-class SmoothMatched(Smooth):
+class SmoothMatched(SmoothDraw):
     statistic: Matched
 
     def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:

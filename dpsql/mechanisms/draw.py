@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsql.aggregates.measure import SumValues
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exponential import Windows
+from dpsql.mechanisms.exponential import RankWindows
 from dpsql.mechanisms.local_sensitivity import CrossJoin
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Draw(Protocol):
 # A statistic's profile as the engine gave it, in the arrays that mechanisms take.
 
 
-def windows(profile: Sequence[NDArray[Any]]) -> Windows:
+def windows(profile: Sequence[NDArray[Any]]) -> RankWindows:
     """The distinct sorted points of all groups, end to end, and their counts."""
     points, counts, below, rows = profile
     lists = [_list(item) for item in points.tolist()]
@@ -116,7 +116,7 @@ def windows(profile: Sequence[NDArray[Any]]) -> Windows:
     is_first = np.diff(values, prepend=0) > 0
     is_first[ends[:-1][np.diff(ends) > 0]] = True
     first, starts = np.flatnonzero(is_first), np.concatenate(([0], np.cumsum(is_first)))[ends]
-    return Windows(values[first], _summed(times, first), starts, whole(below), whole(rows))
+    return RankWindows(values[first], _summed(times, first), starts, whole(below), whole(rows))
 
 
 def _summed(times: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int64]:

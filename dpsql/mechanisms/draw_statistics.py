@@ -14,7 +14,7 @@ import numpy as np
 
 from dpsql.accounting.events import Event, Exponential, Free
 from dpsql.mechanisms.draw import Refund, tallies, windows
-from dpsql.mechanisms.exponential import QuantileChoice, Share, extreme, share
+from dpsql.mechanisms.exponential import QuantileChoice, QuantileFraction, extreme, share
 from dpsql.mechanisms.local_sensitivity import order_statistic, target_rank
 from dpsql.mechanisms.permute_and_flip import MostFrequent
 from dpsql.mechanisms.propose_test_release import StabilityTest
@@ -159,7 +159,7 @@ class Around:
     """The order statistics around a quantile, as many as `steps` units can move it on either side."""
 
     grid: Grid
-    share: Share
+    share: QuantileFraction
     rows: int
     steps: int
 

@@ -55,7 +55,7 @@ class Aim(Protocol):
 
 
 @dataclass(frozen=True)
-class Share:
+class QuantileFraction:
     """The p-quantile: p n of n rows lie below it. The median is Share(1, 2).
 
     >>> Share(1, 4).at(np.array([10])) / 4
@@ -85,7 +85,7 @@ class Share:
         return self.numerator * rows
 
 
-def share(p: Fraction) -> Share:
+def share(p: Fraction) -> QuantileFraction:
     """The quantile next to p whose denominator is short enough; any p with up to six decimals is met exactly.
 
     >>> from fractions import Fraction
@@ -95,7 +95,7 @@ def share(p: Fraction) -> Share:
     if not 0 <= p <= 1:
         raise ValueError(f"a quantile lies between 0 and 1, unlike {float(p):g}")
     near = p.limit_denominator(MOST_PARTS)
-    return Share(near.numerator, near.denominator)
+    return QuantileFraction(near.numerator, near.denominator)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ WIDEST_GRID = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
-class Windows:
+class RankWindows:
     """Of each group, the rows around its aim: distinct values, sorted, and how many rows have each of them.
 
     Group g has values[starts[g]:starts[g + 1]]. `below` rows are under the first of these, of `rows` in all. A value at
@@ -201,7 +201,7 @@ class QuantileChoice:
         """
         return -(-self.cap // self.aim.parts) + 1 + self.aim.inside
 
-    def sample(self, windows: Windows) -> NDArray[np.int64]:
+    def sample(self, windows: RankWindows) -> NDArray[np.int64]:
         """Draws a grid point for each group."""
         source = CryptographicRandomness()
         left, sizes, scores, starts = self._intervals(windows)
@@ -217,7 +217,7 @@ class QuantileChoice:
         worst = Fraction(log(self.high - self.low + 1) - log(beta)) / self.rate
         return ceil(worst / self.aim.parts)
 
-    def _intervals(self, windows: Windows) -> tuple[NDArray[np.int64], ...]:
+    def _intervals(self, windows: RankWindows) -> tuple[NDArray[np.int64], ...]:
         """Left end, size and score of the gaps and values of each group, and where each group starts.
 
         m values make m + 1 gaps: gap, value, gap, ..., value, gap. Gaps without a point are left out.

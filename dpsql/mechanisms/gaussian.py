@@ -14,7 +14,7 @@ from dpsql.accounting.events import ApproximateRelease, Composed, Event, Free, G
 from dpsql.accounting.exact import root_up
 from dpsql.accounting.filters import Basic, Filter, Zcdp, filter_named
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Dose, Share, joint_part, joint_shares
+from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Calibration, Share, joint_part, joint_shares
 from dpsql.mechanisms.noise import Noise
 from dpsql.sampling import rounded_gaussian
 
@@ -89,22 +89,27 @@ def calibrated(l2_squared: int | Fraction, noise_multiplier: Fraction) -> Gaussi
 class GaussianMechanism(AdditiveMechanism):
     """Gaussian noise: squared mus add up, so the measures of a query share one mu. docs/proofs/calibration.md."""
 
-    falloff = 1
+    variance_exponent = 1
     by_l2 = True
 
-    def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
+    def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Calibration], Event]:
         if isinstance(allowance.filter, Basic):
             # Basic composition knows (epsilon, delta) only: a release is charged its part of both as a whole.
             part = joint_part(shares)
             epsilon, delta = allowance.epsilon * part, allowance.delta * part
             mu_squared = mu_for(epsilon, delta) ** 2 / part
-            doses = [Dose(_noise(share, _multiplier(mu_squared * share.part)), Free(), Fraction(0)) for share in shares]
-            return doses, ApproximateRelease(epsilon, delta)
+            calibrations = [
+                Calibration(_noise(share, _multiplier(mu_squared * share.part)), Free(), Fraction(0))
+                for share in shares
+            ]
+            return calibrations, ApproximateRelease(epsilon, delta)
         mu_squared = _mu_squared(allowance)
         alone = {share.part: Gaussian(_multiplier(mu_squared * share.part)) for share in shares}
-        doses = [_dose(share, alone[share.part], allowance.epsilon) for share in shares]
+        calibrations = [_calibration(share, alone[share.part], allowance.epsilon) for share in shares]
         joint = (share.part for share in joint_shares(shares))
-        return doses, Composed(tuple(alone.get(part) or Gaussian(_multiplier(mu_squared * part)) for part in joint))
+        return calibrations, Composed(
+            tuple(alone.get(part) or Gaussian(_multiplier(mu_squared * part)) for part in joint)
+        )
 
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         """Precision is mu; basic composition knows nothing better than the mu itself."""
@@ -118,8 +123,8 @@ class GaussianMechanism(AdditiveMechanism):
         return limit.mu_budget / Fraction(sqrt(sum(weight**2 for weight in weights))) * SHY
 
 
-def _dose(share: Share, alone: Gaussian, epsilon: Fraction) -> Dose:
-    return Dose(_noise(share, alone.noise_multiplier), alone, epsilon * _less_without(share.part))
+def _calibration(share: Share, alone: Gaussian, epsilon: Fraction) -> Calibration:
+    return Calibration(_noise(share, alone.noise_multiplier), alone, epsilon * _less_without(share.part))
 
 
 def _noise(share: Share, multiplier: Fraction) -> Callable[[int], GaussianNoise]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.mechanisms.exponential import Share
+    from dpsql.mechanisms.exponential import QuantileFraction
 
 # -- stretches ---------------------------------------------------------------------------------------------------------
 # The largest of (above_t + below_s) e^(-b k) over all s and t with s + t = rows * (k + 1), in a fixed number of steps.
@@ -157,7 +157,7 @@ class OrderStatistic(LocalSensitivity):
         return max(known, (self.high - self.low) * exp(-b * self.reach))
 
 
-def target_rank(share: Share, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def target_rank(share: QuantileFraction, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The least rank with at least that share of the rows, counted from 1. One more row raises it by 0 or 1."""
     return np.maximum(-(-share.at(rows) // share.parts), 1)
 
@@ -182,7 +182,7 @@ def smooth_reach(b: Fraction, low: int, high: int) -> int:
 
 
 @dataclass(frozen=True)
-class Average(LocalSensitivity):
+class AverageSensitivity(LocalSensitivity):
     """The mean of `rows` values in [low, high], at most `rows_per_unit` of one unit; of none, a fixed number there."""
 
     rows: int

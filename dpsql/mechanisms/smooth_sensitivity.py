@@ -74,7 +74,9 @@ def laplace(epsilon: Fraction, delta: Fraction, cells: int = 1) -> SmoothNoise:
         with localcontext(Context(prec=30)):
             return _scale_divergence(half, b, cells) * Decimal(1 + SAFETY) <= _decimal(delta)
 
-    return SmoothNoise(gaussian.Laplace, epsilon / 2, _largest(private, limit), ApproximateRelease(epsilon, delta))
+    return SmoothNoise(
+        gaussian.StandardLaplace, epsilon / 2, _largest(private, limit), ApproximateRelease(epsilon, delta)
+    )
 
 
 def _scale_divergence(half: float, b: float, cells: int) -> Decimal:

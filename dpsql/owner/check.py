@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.display.numbers import plain, several
 from dpsql.engine_sql.build import UNIT, count, select, test, when
-from dpsql.engine_sql.tree import Constant, Field, Fold, Named, Select, Stored
+from dpsql.engine_sql.tree import AggFunc, Alias, Constant, Field, Select, Stored
 from dpsql.engine_sql.tree import Table as Source
 from dpsql.errors import SchemaError, did_you_mean
 from dpsql.relation.relation import Scan
@@ -61,7 +61,7 @@ def check_copied(engine: Engine, schema: Schema) -> None:
 def _shared_keys(engine: Engine, schema: Schema, table: Table) -> Iterator[str]:
     for name in sorted(schema.link_targets(table.name)):
         key = Stored(name, ROWS, table.columns[name].type)
-        counted = (Named(count(key), "_n"), Named(Fold("count", (key,), distinct=True), "_keys"))
+        counted = (Alias(count(key), "_n"), Alias(AggFunc("count", (key,), distinct=True), "_keys"))
         found = engine.run(engine.render(Select(counted, Source(table.name, ROWS))))
         whole, keys = int(found["_n"][0]), int(found["_keys"][0])
         if keys < whole:
@@ -85,11 +85,11 @@ def _gaps(engine: Engine, schema: Schema, table: Table) -> list[str]:
     assert isinstance(scan, Scan)
     # The reports of a collected column are a column of their own; the answers that they stand for are nowhere.
     promised = [part for part in scan.columns if not part.properties.nullable and part.collected is None]
-    counts = [Named(count(Field(part.name)), f"_c{number}") for number, part in enumerate(promised)]
+    counts = [Alias(count(Field(part.name)), f"_c{number}") for number, part in enumerate(promised)]
     if not promised:
         return []
     rows = scan_sql(scan, [part.name for part in promised])
-    found = engine.run(engine.render(select([Named(count(), "_n"), *counts], rows)))
+    found = engine.run(engine.render(select([Alias(count(), "_n"), *counts], rows)))
     whole = int(found["_n"][0])
     missing = {part.declared: whole - int(found[f"_c{number}"][0]) for number, part in enumerate(promised)}
     return [
@@ -161,12 +161,12 @@ class Inspection:
             yield from self._groups_per_person(looked_at, rows)
 
     def _of_nobody(self, scan: Scan, rows: Query) -> Iterator[Finding]:
-        whole = self._number(Select((Named(count(), "_n"),), Source(self.table.name, ROWS)))
+        whole = self._number(Select((Alias(count(), "_n"),), Source(self.table.name, ROWS)))
         if scan.unit is None:
             yield self._about("", f"{several(whole, 'row', 'rows')}, about nobody")
             return
-        owned = self._number(select([Named(count(), "_n")], rows))
-        people = self._number(select([Named(Fold("count", (Field(UNIT),), distinct=True), "_n")], rows))
+        owned = self._number(select([Alias(count(), "_n")], rows))
+        people = self._number(select([Alias(AggFunc("count", (Field(UNIT),), distinct=True), "_n")], rows))
         yield self._about("", f"{several(owned, 'row', 'rows')} of {several(people, 'person', 'people')}")
         if whole > owned:
             of = "the unit is empty, or leads to nobody"
@@ -180,7 +180,7 @@ class Inspection:
         """Of a database they are refused without a look at its rows, unless a constraint forbids them."""
         for name in sorted(self.schema.link_targets(self.table.name)) if self.engine.copied else ():
             key = Stored(name, ROWS, self.table.columns[name].type)
-            numbers = (Named(count(key), "rows"), Named(Fold("count", (key,), distinct=True), "keys"))
+            numbers = (Alias(count(key), "rows"), Alias(AggFunc("count", (key,), distinct=True), "keys"))
             found = _row(self.engine, Select(numbers, Source(self.table.name, ROWS)))
             if found["keys"] < found["rows"]:
                 yield self._about(
@@ -197,7 +197,7 @@ class Inspection:
             return {part.declared: 0 for part in columns}
         source = Source(self.table.name, ROWS)
         written, typed = (
-            Select(tuple(Named(count(Stored(p.declared, ROWS, kind(p))), p.declared) for p in columns), source)
+            Select(tuple(Alias(count(Stored(p.declared, ROWS, kind(p))), p.declared) for p in columns), source)
             for kind in (lambda _: Text(), lambda part: part.properties.type)
         )
         filled, read = _row(self.text, written), _row(self.engine, typed)
@@ -205,8 +205,8 @@ class Inspection:
 
     def _cells(self, columns: list[ScanColumn], rows: Query) -> Iterator[Finding]:
         parts = {part.declared: self._measured(part) for part in columns}
-        named = [Named(term, f"{kind}_{name}") for name, terms in parts.items() for kind, term in terms.items()]
-        found = _row(self.engine, select([Named(count(), "_n"), *named], rows))
+        named = [Alias(term, f"{kind}_{name}") for name, terms in parts.items() for kind, term in terms.items()]
+        found = _row(self.engine, select([Alias(count(), "_n"), *named], rows))
         unreadable = self._unreadable(columns)
         for part in columns:
             counts = {kind: found[f"{kind}_{part.declared}"] for kind in parts[part.declared]}
@@ -257,10 +257,10 @@ class Inspection:
 
     def _spellings(self, part: ScanColumn, rows: Query) -> str:
         """The commonest of them, and what they may have been meant to be."""
-        value, times = Field(part.name), Named(count(), "_n")
+        value, times = Field(part.name), Alias(count(), "_n")
         strange = test("not", _listed(part))
         found = self.engine.run(
-            self.engine.render(select([Named(value, "_value"), times], rows, strange, group_by=[value]))
+            self.engine.render(select([Alias(value, "_value"), times], rows, strange, group_by=[value]))
         )
         counted = sorted(zip(found["_n"].tolist(), found["_value"].tolist(), strict=True), key=lambda one: -one[0])
         known = [value for value in part.properties.values or () if isinstance(value, str)]
@@ -293,7 +293,7 @@ class Inspection:
             if most == AUTO or part.properties.values is None or len(part.properties.values) <= most:
                 continue
             declared = when(_listed(part), Field(part.name))
-            having = self._histogram(Fold("count", (declared,), distinct=True), rows)
+            having = self._histogram(AggFunc("count", (declared,), distinct=True), rows)
             if more := sum(people for n, people in having.items() if n > most):
                 yield self._about(
                     part.declared,
@@ -303,10 +303,10 @@ class Inspection:
 
     def _histogram(self, measure: Term, rows: Query) -> dict[int, int]:
         """How many people have how many."""
-        each = select([Named(measure, "_each")], rows, group_by=[Field(UNIT)])
+        each = select([Alias(measure, "_each")], rows, group_by=[Field(UNIT)])
         found = self.engine.run(
             self.engine.render(
-                select([Named(Field("_each"), "_each"), Named(count(), "_n")], each, group_by=[Field("_each")])
+                select([Alias(Field("_each"), "_each"), Alias(count(), "_n")], each, group_by=[Field("_each")])
             )
         )
         return {int(n): int(people) for n, people in zip(found["_each"], found["_n"], strict=True)}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.accounting.ledger.journal import Stored
+from dpsql.accounting.ledger.journal import StoredAnswer
 from dpsql.aggregates.release import LEVEL, quantiles_in_order
 from dpsql.mechanisms.k_norm import drawn_together
 from dpsql.pipeline.stored_answers import as_text, from_text
@@ -162,7 +162,9 @@ def add_noise(fetched: Fetched, environment: Environment) -> Noisy:
         noisy = None if exact is None else _noisy_or_none(exact, release)
         columns.append(noisy)
         if noisy is not None:
-            stored.append(Stored(release.fingerprint, release.subject, as_text(noisy, release.planned.found.written)))
+            stored.append(
+                StoredAnswer(release.fingerprint, release.subject, as_text(noisy, release.planned.found.written))
+            )
     if any(column is None for column in columns) or (stored and not environment.ledger.keep(stored)):
         return Noisy(charged, (None,) * len(columns))
     return Noisy(charged, tuple(columns), _refused(charged, columns))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dpsql.aggregates.estimate import Formula, Linear, Ratio, Smooth
+from dpsql.aggregates.estimate import Formula, Linear, Ratio, SmoothFunction
 from dpsql.errors import ProgrammingError, did_you_mean
 from dpsql.mechanisms.additive import Box
 from dpsql.mechanisms.allocation import as_fractions, least_geometric_mean, least_worst, least_worst_ratio, together
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from dpsql.aggregates.estimate import Estimate
     from dpsql.aggregates.release import Bounded, Release
     from dpsql.mechanisms.additive import AdditiveMechanism
-    from dpsql.mechanisms.additive import Place as SharedPlace
+    from dpsql.mechanisms.additive import BundlePlace as SharedPlace
     from dpsql.mechanisms.allocation import Places
     from dpsql.pipeline.plan_query import Planned, PlannedRelease
 
-Place: TypeAlias = tuple[int, str]
+BundlePlace: TypeAlias = tuple[int, str]
 """A measure: the number of its release, and its column."""
 
 SELECTING = 0.25
@@ -46,7 +46,7 @@ TOTAL = 1 / 6
 and each of them is larger."""
 DIAGNOSING = Fraction(1, 20)
 """The part of the cost that `diagnose` takes."""
-SEEKING = Fraction(1, 10)
+AUTO_BOUNDS = Fraction(1, 10)
 """The part of the cost that `"auto"` bounds take."""
 
 
@@ -54,10 +54,10 @@ SEEKING = Fraction(1, 10)
 class Wanted:
     """A column of the answer: the squared factors by which the noise of measures enters it."""
 
-    squares: Mapping[Place, float]
+    squares: Mapping[BundlePlace, float]
     importance: float = 1.0
 
-    def log_variance(self, stds: Mapping[Place, float]) -> float:
+    def log_variance(self, stds: Mapping[BundlePlace, float]) -> float:
         return math.log(max(math.fsum(square * stds[place] ** 2 for place, square in self.squares.items()), 1e-300))
 
 
@@ -69,11 +69,13 @@ def allocated(
     With aims, columns in units of the errors that were asked for, the largest of these is made least.
     """
     # In L1, for Laplace noise, one unit moves groups * each in all; in L2, for Gaussian, sqrt(groups) * each.
-    falloff = kind.falloff
+    variance_exponent = kind.variance_exponent
     moved = {
-        (number, part.column): float(part.groups) ** falloff * float(part.each) ** 2 * kind.width(box.dimension)
+        (number, part.column): float(part.groups) ** variance_exponent
+        * float(part.each) ** 2
+        * kind.width(box.dimension)
         for number, one in enumerate(planned.releases)
-        if not is_beside(one)
+        if not is_auxiliary(one)
         for part, box in zip(one.release.noised, boxes_of(one.release.noised), strict=True)
     }
     rows = [
@@ -85,7 +87,7 @@ def allocated(
     if noisy:
         best = least_worst if aims else least_geometric_mean if planned.request.weights is None else least_worst_ratio
         importance = [importance for _, importance in noisy]
-        parts = best(np.array([row for row, _ in noisy]), importance, falloff, _cases(planned, moved, kind))
+        parts = best(np.array([row for row, _ in noisy]), importance, variance_exponent, _cases(planned, moved, kind))
     return _by_release(planned, dict(zip(moved, parts.tolist(), strict=True)), kind)
 
 
@@ -103,7 +105,9 @@ def places_of(bounds: Sequence[Bounded], kind: AdditiveMechanism) -> list[Shared
     return [((part.box[0], part.box[1]), number) for number, part in enumerate(bounds)]
 
 
-def _by_clause(planned: Planned, parts: dict[Place, Fraction], kind: AdditiveMechanism) -> dict[Place, Fraction]:
+def _by_clause(
+    planned: Planned, parts: dict[BundlePlace, Fraction], kind: AdditiveMechanism
+) -> dict[BundlePlace, Fraction]:
     """The parts if the query has several options clauses: measures share the budget of their own clause."""
     shared = dict(parts)
     for number, clause in enumerate(planned.request.clauses):
@@ -117,7 +121,7 @@ def _by_clause(planned: Planned, parts: dict[Place, Fraction], kind: AdditiveMec
     return shared
 
 
-def _together(planned: Planned, parts: dict[Place, Fraction], kind: AdditiveMechanism) -> Fraction:
+def _together(planned: Planned, parts: dict[BundlePlace, Fraction], kind: AdditiveMechanism) -> Fraction:
     """The exact sum of the parts; disjoint measures count with their largest case."""
     cases: dict[tuple[int, int], Fraction] = {}
     for case, part in zip(_cases(planned, parts, kind), parts.values(), strict=True):
@@ -128,7 +132,7 @@ def _together(planned: Planned, parts: dict[Place, Fraction], kind: AdditiveMech
     return sum(bundles.values(), Fraction(0))
 
 
-def _cases(planned: Planned, measures: Iterable[Place], kind: AdditiveMechanism) -> Places:
+def _cases(planned: Planned, measures: Iterable[BundlePlace], kind: AdditiveMechanism) -> Places:
     """The place of each of these measures among those that share a part."""
     placed = {
         (number, part.column): place
@@ -137,7 +141,7 @@ def _cases(planned: Planned, measures: Iterable[Place], kind: AdditiveMechanism)
     }
     bundles: dict[object, int] = {}
 
-    def of(measure: Place) -> tuple[int, int]:
+    def of(measure: BundlePlace) -> tuple[int, int]:
         bundle, case = placed[measure] or (measure[1], 0)
         return bundles.setdefault((measure[0], bundle), len(bundles)), case
 
@@ -145,49 +149,51 @@ def _cases(planned: Planned, measures: Iterable[Place], kind: AdditiveMechanism)
 
 
 def _by_release(
-    planned: Planned, parts: dict[Place, float], kind: AdditiveMechanism
+    planned: Planned, parts: dict[BundlePlace, float], kind: AdditiveMechanism
 ) -> tuple[tuple[Fraction, ...], ...]:
     for number, one in enumerate(planned.releases):
         for level, selection in _selections(one.release):
             _raise_selection((number, selection), [(number, part.column) for part in level], parts, planned, kind)
     fractions = as_fractions(np.array(list(parts.values())), _cases(planned, parts, kind)) if parts else ()
     exact = _by_clause(planned, dict(zip(parts, fractions, strict=True)), kind)
-    beside = _beside_of_measures(planned)
+    beside = _auxiliary_of_measures(planned)
     return tuple(
-        (beside * _beside_part(one, planned) / beside_part(planned),)
-        if is_beside(one)
+        (beside * _auxiliary_part(one, planned) / auxiliary_part(planned),)
+        if is_auxiliary(one)
         else tuple((1 - beside) * exact[number, part.column] for part in one.release.noised)
         for number, one in enumerate(planned.releases)
     )
 
 
-def is_beside(planned: PlannedRelease) -> bool:
+def is_auxiliary(planned: PlannedRelease) -> bool:
     """Whether the release is auxiliary: a histogram for `diagnose` or `"auto"`."""
-    return planned.release.aggregate.is_beside
+    return planned.release.aggregate.is_auxiliary
 
 
-def beside_part(planned: Planned) -> Fraction:
+def auxiliary_part(planned: Planned) -> Fraction:
     """The part of the cost that auxiliary releases take together."""
-    return sum((_beside_part(one, planned) for one in planned.releases if is_beside(one)), Fraction(0))
+    return sum((_auxiliary_part(one, planned) for one in planned.releases if is_auxiliary(one)), Fraction(0))
 
 
-def _beside_part(one: PlannedRelease, planned: Planned) -> Fraction:
+def _auxiliary_part(one: PlannedRelease, planned: Planned) -> Fraction:
     """The part of each auxiliary release: those of a kind share their part equally."""
-    sought = one.release.aggregate.sought is not None
-    alike = (is_beside(other) and (other.release.aggregate.sought is not None) == sought for other in planned.releases)
-    return (SEEKING if sought else DIAGNOSING) / sum(alike)
+    binned = one.release.aggregate.binned is not None
+    alike = (
+        is_auxiliary(other) and (other.release.aggregate.binned is not None) == binned for other in planned.releases
+    )
+    return (AUTO_BOUNDS if binned else DIAGNOSING) / sum(alike)
 
 
-def _beside_of_measures(planned: Planned) -> Fraction:
+def _auxiliary_of_measures(planned: Planned) -> Fraction:
     """The part of auxiliary releases, relative to that of all measures."""
-    part, asked = beside_part(planned), asked_count(planned)
+    part, asked = auxiliary_part(planned), asked_count(planned)
     rest = (1 - part) * Fraction(asked, max(1, asked + statistic_count(planned)))
     return part / (part + rest) if part else part
 
 
 def asked_count(planned: Planned) -> int:
     """The measures of the query itself, without auxiliary releases."""
-    return sum(len(one.release.noised) for one in planned.releases if not is_beside(one))
+    return sum(len(one.release.noised) for one in planned.releases if not is_auxiliary(one))
 
 
 def statistic_count(planned: Planned) -> int:
@@ -195,7 +201,11 @@ def statistic_count(planned: Planned) -> int:
 
 
 def _raise_selection(
-    selection: Place, release: list[Place], parts: dict[Place, float], planned: Planned, kind: AdditiveMechanism
+    selection: BundlePlace,
+    release: list[BundlePlace],
+    parts: dict[BundlePlace, float],
+    planned: Planned,
+    kind: AdditiveMechanism,
 ) -> None:
     whole = together(np.array([parts[place] for place in release]), _cases(planned, release, kind))
     least = LEAST_FOR_SELECTION * whole
@@ -208,7 +218,7 @@ def _raise_selection(
 def wanted(planned: Planned) -> list[Wanted]:
     """The columns that measures serve, including partition selection and tests."""
     if planned.request.weights is None:
-        asked = [number for number, one in enumerate(planned.releases) if not is_beside(one)]
+        asked = [number for number, one in enumerate(planned.releases) if not is_auxiliary(one)]
         columns = [column for number in asked for column in _answered(planned, number)]
     else:
         columns = list(_weighed(planned, dict(planned.request.weights)))
@@ -222,7 +232,7 @@ def aimed(planned: Planned, targets: Iterable[tuple[Linear, int, float]]) -> lis
         for linear, number, width in targets
     ]
     served = {place for column in columns for place in column.squares}
-    asked = (number for number, one in enumerate(planned.releases) if not is_beside(one))
+    asked = (number for number, one in enumerate(planned.releases) if not is_auxiliary(one))
     measured = {(number, part.column) for number in asked for part in planned.releases[number].release.noised}
     return columns if measured <= served else []
 
@@ -264,7 +274,7 @@ def _parts(formula: Formula) -> list[dict[str, float]]:
     return [_squared_tangent(smooth, values, steps) for values in smooth.typical]
 
 
-def _squared_tangent(smooth: Smooth, values: Sequence[float], steps: Sequence[float]) -> dict[str, float]:
+def _squared_tangent(smooth: SmoothFunction, values: Sequence[float], steps: Sequence[float]) -> dict[str, float]:
     found: dict[str, float] = {}
     no_noise = [0.0] * len(values)
     for number, (part, step) in enumerate(zip(smooth.parts, steps, strict=True)):
@@ -290,7 +300,7 @@ def _weighed(planned: Planned, weights: Mapping[str, Fraction]) -> Iterator[Want
     yield from named.values()
     served = {place for column in named.values() for place in column.squares}
     for number, one in enumerate(planned.releases):
-        if is_beside(one):
+        if is_auxiliary(one):
             continue
         selection = list(_selecting(number, one.release))
         yield from selection
@@ -330,7 +340,7 @@ def _squared(estimate: Estimate) -> dict[str, float]:
     return {name: min(abs(float(weight)), LARGEST) ** 2 for name, weight in weights}
 
 
-def _measured(squares: Mapping[str, float], number: int, release: Release) -> dict[Place, float]:
+def _measured(squares: Mapping[str, float], number: int, release: Release) -> dict[BundlePlace, float]:
     """The factors of additive measures by place; statistics have mechanisms of their own."""
     measured = {part.column for part in release.measures}
     return {(number, name): square for name, square in squares.items() if name in measured}

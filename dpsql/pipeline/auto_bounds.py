@@ -1,8 +1,8 @@
 """Auto bounds: the histograms from which a query finds its own bounds. Part of track_units.
 
-`bounds: auto` on a column, `max_rows_per_group: auto` and `max_groups: auto`, in the schema or the query, ask for it.
-Each bound is found from a log-spaced histogram: an auxiliary release that is drawn first, for a part of the query's
-cost. Declared bounds remain the limits. docs/proofs/found_bounds.md.
+`bounds: auto` on a column, `max_rows_per_group: auto` and `max_groups: auto` in the schema or in the question ask for
+it. Each bound is found on a histogram, a release of its own that is drawn first for a part of the question's cost; what
+is declared besides stays the limit. docs/proofs/found_bounds.md.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
-from dpsql.expressions.format import readable
-from dpsql.expressions.narrow import held, hold_ends, is_held, kept_properties
+from dpsql.expressions.format import format_expression
+from dpsql.expressions.narrow import clamp_ends, clamped, is_clamped, kept_properties
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Literal
 from dpsql.mechanisms.registry import ADDITIVE
 from dpsql.relation.facts import expected_of
-from dpsql.relation.relation import Aggregate, AggregateCall, Diagnosis, PerUnit, Project, Sought
+from dpsql.relation.relation import Aggregate, AggregateCall, BinnedBound, Diagnosis, PerUnit, Project
 from dpsql.relation.units import bounding_scans, reads
 from dpsql.schema.model import AUTO
 from dpsql.schema.types import Boolean, Decimal, Integer
@@ -62,27 +62,27 @@ def diagnosing(aggregate: Aggregate, groups: int, rows: int) -> Iterator[Aggrega
         (GROUPS, call_of("COUNT")),
     )
     by_unit = PerUnit(split, (), folded, by_unit_alone=True)
-    yield _ladder(by_unit, whole(MOST), Diagnosis("rows", _doubled(rows)))
+    yield _histogram(by_unit, whole(MOST), Diagnosis("rows", _doubled(rows)))
     if keys:
-        yield _ladder(by_unit, whole(GROUPS), Diagnosis("groups", _doubled(groups)))
+        yield _histogram(by_unit, whole(GROUPS), Diagnosis("groups", _doubled(groups)))
     lost = do("+", whole(OVER), _dropped(groups)) if keys else whole(OVER)
-    yield _ladder(by_unit, lost, Diagnosis("lost", (0, *_doubled(1))))
+    yield _histogram(by_unit, lost, Diagnosis("lost", (0, *_doubled(1))))
 
 
 def _doubled(first: int) -> tuple[int, ...]:
-    return tuple(first << step for step in range(DIAGNOSIS_DOUBLINGS + 1))
+    return tuple(first << edge for edge in range(DIAGNOSIS_DOUBLINGS + 1))
 
 
-def _ladder(source: PerUnit, value: Expression, diagnosis: Diagnosis) -> Aggregate:
+def _histogram(source: PerUnit, value: Expression, diagnosis: Diagnosis) -> Aggregate:
     """A histogram of units: each counts in the first bin that its value does not exceed."""
-    key = step_of(value, diagnosis.steps, len(diagnosis.steps))
+    key = bin_of(value, diagnosis.bins, len(diagnosis.bins))
     return Aggregate(source=source, keys=(key,), calls=(call_of("COUNT"),), grouped=True, diagnosis=diagnosis)
 
 
-def step_of(value: Expression, steps: Sequence[int], beyond: int) -> Expression:
+def bin_of(value: Expression, bins: Sequence[int], beyond: int) -> Expression:
     """The index of the first bin that the value does not exceed."""
     branches: list[Expression] = []
-    for place, most in enumerate(steps):
+    for place, most in enumerate(bins):
         branches += [Call(FUNCTIONS["<="], (value, number(most)), Boolean()), number(place)]
     return Call(FUNCTIONS["CASE"], (*branches, number(beyond)), Integer())
 
@@ -129,23 +129,23 @@ MOST_BITS = 62
 LARGEST, SMALLEST = "_largest", "_smallest"
 
 
-def ladder_of_rows(aggregate: Aggregate, release: int, most: int | None) -> Aggregate:
-    return _counted(aggregate, whole(MOST), Sought(release=release, what="rows", steps=_numbers(most)))
+def histogram_of_rows(aggregate: Aggregate, release: int, most: int | None) -> Aggregate:
+    return _counted(aggregate, whole(MOST), BinnedBound(release=release, what="rows", bins=_numbers(most)))
 
 
-def ladder_of_groups(aggregate: Aggregate, release: int, most: int | None) -> Aggregate:
-    return _counted(aggregate, whole(GROUPS), Sought(release=release, what="groups", steps=_numbers(most)))
+def histogram_of_groups(aggregate: Aggregate, release: int, most: int | None) -> Aggregate:
+    return _counted(aggregate, whole(GROUPS), BinnedBound(release=release, what="groups", bins=_numbers(most)))
 
 
-def ladder_of_values(
+def histogram_of_values(
     aggregate: Aggregate, release: int, value: Expression, limits: tuple[Fraction, Fraction]
 ) -> Aggregate:
-    within = held(value, limits)
+    within = clamped(value, limits)
     calls = ((LARGEST, call_of("MAX", within)), (SMALLEST, call_of("MIN", within)))
     by_unit = PerUnit(aggregate.source, (), calls, by_unit_alone=True)
-    sought = Sought(release=release, what="values", steps=_clips(value.type, limits), value=value, limits=limits)
-    key = Call(FUNCTIONS["CASE"], (*_branches(sought, value.type), number(0)), Integer())
-    return Aggregate(source=by_unit, keys=(key,), calls=(call_of("COUNT"),), grouped=True, sought=sought)
+    binned = BinnedBound(release=release, what="values", bins=_clips(value.type, limits), value=value, limits=limits)
+    key = Call(FUNCTIONS["CASE"], (*_branches(binned, value.type), number(0)), Integer())
+    return Aggregate(source=by_unit, keys=(key,), calls=(call_of("COUNT"),), grouped=True, binned=binned)
 
 
 def limits_of(kind: ColumnType, low: object, high: object) -> tuple[Fraction, Fraction]:
@@ -162,24 +162,24 @@ def limits_of(kind: ColumnType, low: object, high: object) -> tuple[Fraction, Fr
     return min(first, last), max(first, last)
 
 
-def _counted(aggregate: Aggregate, value: Expression, sought: Sought) -> Aggregate:
+def _counted(aggregate: Aggregate, value: Expression, binned: BinnedBound) -> Aggregate:
     keys = tuple((f"_d{place}", key) for place, key in enumerate(aggregate.keys))
     by_group = PerUnit(aggregate.source, keys, ((ROWS, call_of("COUNT")),), by_unit_alone=not keys)
     folded = ((MOST, call_of("MAX", whole(ROWS))), (GROUPS, call_of("COUNT")))
     by_unit = PerUnit(by_group, (), folded, by_unit_alone=True)
-    steps = [int(step) for step in sought.steps]
-    key = step_of(value, steps, len(steps) - 1)
-    return Aggregate(source=by_unit, keys=(key,), calls=(call_of("COUNT"),), grouped=True, sought=sought)
+    bins = [int(edge) for edge in binned.bins]
+    key = bin_of(value, bins, len(bins) - 1)
+    return Aggregate(source=by_unit, keys=(key,), calls=(call_of("COUNT"),), grouped=True, binned=binned)
 
 
 def _numbers(most: int | None) -> tuple[Fraction, ...]:
     """The bins 1, 2, 4, ..., up to the most that a unit can have, if that is known.
 
-    >>> [int(step) for step in _numbers(6)]
+    >>> [int(bin) for bin in _numbers(6)]
     [1, 2, 4, 6]
     """
     last = MOST_ROWS if most is None else max(1, min(most, MOST_ROWS))
-    return (*(Fraction(1 << step) for step in range((last - 1).bit_length())), Fraction(last))
+    return (*(Fraction(1 << edge) for edge in range((last - 1).bit_length())), Fraction(last))
 
 
 def _clips(kind: ColumnType, limits: tuple[Fraction, Fraction]) -> tuple[Fraction, ...]:
@@ -191,25 +191,25 @@ def _clips(kind: ColumnType, limits: tuple[Fraction, Fraction]) -> tuple[Fractio
     unit = Fraction(1, 10**kind.scale) if isinstance(kind, Decimal) else Fraction(isinstance(kind, Integer))
     top = Fraction(2) ** math.floor(math.log2(widest))
     halves = [top / 2**doubling for doubling in range(DOUBLINGS)]
-    written = {max(unit, step // unit * unit) if unit else step for step in halves}
-    return tuple(sorted(step for step in written | {widest} if step <= widest))
+    written = {max(unit, edge // unit * unit) if unit else edge for edge in halves}
+    return tuple(sorted(edge for edge in written | {widest} if edge <= widest))
 
 
-def _branches(sought: Sought, kind: ColumnType) -> Iterator[Expression]:
-    """The first step within which all of a unit's values lie, and behind all steps once more those for units that leave
-    the step before on the low side."""
-    (low, high), steps, origin = sought.limits, sought.steps, sought.origin
+def _branches(binned: BinnedBound, kind: ColumnType) -> Iterator[Expression]:
+    """The first bin within which all of a unit's values lie, and behind all bins once more those for units that leave
+    the bin before on the low side."""
+    (low, high), bins, origin = binned.limits, binned.bins, binned.origin
 
-    def above(step: Fraction) -> Expression:
-        return _compared(LARGEST, "<=", min(origin + step, high), kind)
+    def above(edge: Fraction) -> Expression:
+        return _compared(LARGEST, "<=", min(origin + edge, high), kind)
 
-    def below(step: Fraction) -> Expression:
-        return _compared(SMALLEST, ">=", max(origin - step, low), kind)
+    def below(edge: Fraction) -> Expression:
+        return _compared(SMALLEST, ">=", max(origin - edge, low), kind)
 
-    for place, step in enumerate(steps):
+    for place, edge in enumerate(bins):
         if place and low < origin < high:
-            yield from (_both(above(step), below(steps[place - 1])), number(place))
-        yield from (_both(above(step), below(step)), number(place + len(steps) * (place > 0 and low < origin)))
+            yield from (_both(above(edge), below(bins[place - 1])), number(place))
+        yield from (_both(above(edge), below(edge)), number(place + len(bins) * (place > 0 and low < origin)))
 
 
 def _both(first: Expression, second: Expression) -> Expression:
@@ -217,7 +217,7 @@ def _both(first: Expression, second: Expression) -> Expression:
 
 
 def _compared(name: str, comparison: str, end: Fraction, kind: ColumnType) -> Expression:
-    return Call(FUNCTIONS[comparison], (Column(name, kind), hold_ends(kind, (end, end))[0]), Boolean())
+    return Call(FUNCTIONS[comparison], (Column(name, kind), clamp_ends(kind, (end, end))[0]), Boolean())
 
 
 # -- seeking -----------------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ CLIPPED = frozenset(name for name, function in AGGREGATES.items() if function.cl
 
 
 @dataclass(frozen=True)
-class Seeking:
+class AutoBounds:
     """The bounds that one release has to find."""
 
     rows: bool = False
@@ -242,11 +242,11 @@ class Seeking:
         return self.rows or self.groups or bool(self.values)
 
 
-NOTHING_SOUGHT = Seeking()
+NO_AUTO_BOUNDS = AutoBounds()
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundBounds:
     """The bounds that a release has found."""
 
     rows: int | None = None
@@ -261,31 +261,31 @@ class Found:
         return (self.rows or 0, self.groups or 0, *(str(end) for _, ends in self.clips for end in ends))
 
 
-NOTHING_FOUND = Found()
+NOTHING_FOUND = FoundBounds()
 
 
-def read_again(written: Sequence[int | str], seeking: Seeking) -> Found:
+def read_again(written: Sequence[int | str], auto_bounds: AutoBounds) -> FoundBounds:
     if not written:
         return NOTHING_FOUND
     rows, groups, *ends = written
     pairs = zip(map(Fraction, ends[::2]), map(Fraction, ends[1::2]), strict=True)
-    clips = tuple((value, pair) for (value, _), pair in zip(seeking.values, pairs, strict=True))
-    return Found(int(rows) or None, int(groups) or None, clips)
+    clips = tuple((value, pair) for (value, _), pair in zip(auto_bounds.values, pairs, strict=True))
+    return FoundBounds(int(rows) or None, int(groups) or None, clips)
 
 
-def with_seeking(release: TrackedRelease, request: QueryRequest) -> TrackedRelease:
+def with_auto_bounds(release: TrackedRelease, request: QueryRequest) -> TrackedRelease:
     """The release with the bounds that it has to find. Numbers without a range are clamped to the search limits."""
-    rows, groups = counts_sought(release.scans, request)
-    seeking = Seeking() if release.one_row_per_unit else Seeking(rows, groups and release.aggregate.grouped)
-    if seeking:
+    rows, groups = counts_auto_bounds(release.scans, request)
+    auto_bounds = AutoBounds() if release.one_row_per_unit else AutoBounds(rows, groups and release.aggregate.grouped)
+    if auto_bounds:
         _check_counts(release, request)
-    aggregate, known = release.aggregate, release.knowledge.kept
+    aggregate, known = release.aggregate, release.facts.surviving
     values: dict[Expression, Limits] = {}
 
     def limited(value: Expression) -> Expression:
         seen = kept_properties(value, known)
-        is_left = not _is_open(seen) or is_held(value) or not _reads_auto(value, release, request, rows)
-        return value if is_left else held(value, limits_of(seen.type, seen.low, seen.high))
+        is_left = not _is_open(seen) or is_clamped(value) or not _reads_auto(value, release, request, rows)
+        return value if is_left else clamped(value, limits_of(seen.type, seen.low, seen.high))
 
     within = _with_values(aggregate, limited)
     for call, held_call in zip(aggregate.calls, within.calls, strict=True):
@@ -293,18 +293,20 @@ def with_seeking(release: TrackedRelease, request: QueryRequest) -> TrackedRelea
             seen = kept_properties(call.arguments[0], known)
             if seen.is_number and seen.values is None:
                 values[held_call.arguments[0]] = limits_of(seen.type, seen.low, seen.high)
-    return replace(release, aggregate=within, seeking=Seeking(seeking.rows, seeking.groups, tuple(values.items())))
+    return replace(
+        release, aggregate=within, auto_bounds=AutoBounds(auto_bounds.rows, auto_bounds.groups, tuple(values.items()))
+    )
 
 
-def counts_sought(scans: Collection[Scan], request: QueryRequest) -> tuple[bool, bool]:
+def counts_auto_bounds(scans: Collection[Scan], request: QueryRequest) -> tuple[bool, bool]:
     """Whether the bounds on rows and on groups are found by the query."""
     declared = [scan.contribution for scan in bounding_scans(scans)]
-    rows = _is_sought(request.max_rows_per_group, [part.max_rows_per_group for part in declared])
-    groups = _is_sought(request.max_groups, [part.max_groups for part in declared])
+    rows = _is_auto(request.max_rows_per_group, [part.max_rows_per_group for part in declared])
+    groups = _is_auto(request.max_groups, [part.max_groups for part in declared])
     return rows, groups
 
 
-def _is_sought(named: int | str | None, declared: Sequence[int | str]) -> bool:
+def _is_auto(named: int | str | None, declared: Sequence[int | str]) -> bool:
     """The bound of the query; else the widest declared bound, up to a limit."""
     return AUTO in declared if named is None else named == AUTO
 
@@ -331,7 +333,7 @@ def _not_found(release: TrackedRelease, where: str) -> Unsupported:
 def _is_clipped(call: AggregateCall, request: QueryRequest) -> bool:
     """Whether an aggregate's argument can be clipped freely, because neither query nor schema names a clip."""
     function = AGGREGATES.get(call.name)
-    named = call.distinct or call.group_bounds is not None or (bool(call.arguments) and is_held(call.arguments[0]))
+    named = call.distinct or call.group_bounds is not None or (bool(call.arguments) and is_clamped(call.arguments[0]))
     return function is not None and function.clip_power > 0 and not named and request.mechanism in (None, *ADDITIVE)
 
 
@@ -340,39 +342,39 @@ def _reads_auto(value: Expression, release: TrackedRelease, request: QueryReques
     found."""
     if request.bounds == AUTO or reads(value, release.aggregate.source, lambda _, column: column.auto):
         return True
-    expected = expected_of(release.aggregate.source, MOST_ROWS) if rows else release.knowledge.kept
-    return _is_open(kept_properties(value, release.knowledge.kept)) and not _is_open(kept_properties(value, expected))
+    expected = expected_of(release.aggregate.source, MOST_ROWS) if rows else release.facts.surviving
+    return _is_open(kept_properties(value, release.facts.surviving)) and not _is_open(kept_properties(value, expected))
 
 
 def _is_open(properties: Properties) -> bool:
     return properties.is_number and properties.values is None and (properties.low is None or properties.high is None)
 
 
-def readable_clipped(value: Expression) -> str:
+def format_clipped(value: Expression) -> str:
     """The value as the analyst wrote it, without the clamp."""
-    return readable(value.arguments[0] if isinstance(value, Call) and is_held(value) else value)
+    return format_expression(value.arguments[0] if isinstance(value, Call) and is_clamped(value) else value)
 
 
-# -- the ladders, and the release with what was found -----------------------------------------------------------------
+# -- the histograms, and the release with what was found ---------------------------------------------------------------
 
 
-def ladders(release: TrackedRelease, number: int) -> Iterator[Aggregate]:
-    aggregate, seeking, most = release.aggregate, release.seeking, release.rows_per_unit[0]
-    if seeking.rows:
-        yield ladder_of_rows(aggregate, number, most)
-    if seeking.groups:
+def histograms(release: TrackedRelease, number: int) -> Iterator[Aggregate]:
+    aggregate, auto_bounds, most = release.aggregate, release.auto_bounds, release.rows_per_unit[0]
+    if auto_bounds.rows:
+        yield histogram_of_rows(aggregate, number, most)
+    if auto_bounds.groups:
         public = None if release.domain is None else max(1, release.domain.size)
-        yield ladder_of_groups(aggregate, number, min((n for n in (most, public) if n is not None), default=None))
-    for value, limits in seeking.values:
-        yield ladder_of_values(aggregate, number, value, limits)
+        yield histogram_of_groups(aggregate, number, min((n for n in (most, public) if n is not None), default=None))
+    for value, limits in auto_bounds.values:
+        yield histogram_of_values(aggregate, number, value, limits)
 
 
-def with_found(release: TrackedRelease, found: Found) -> TrackedRelease:
+def with_found(release: TrackedRelease, found: FoundBounds) -> TrackedRelease:
     """The release with the bounds that were found."""
     clips = dict(found.clips)
 
     def clipped(value: Expression) -> Expression:
-        return held(value, clips[value]) if value in clips else value
+        return clamped(value, clips[value]) if value in clips else value
 
     return replace(release, aggregate=_with_values(release.aggregate, clipped, CLIPPED), found=found)
 

@@ -25,33 +25,33 @@ from dpsql.mechanisms.draw import Refund, Terms
 from dpsql.mechanisms.noise import LARGEST_STD
 from dpsql.mechanisms.registry import draw_for, mechanism_for
 from dpsql.pipeline.choose_mechanism import (
-    Candidate,
+    NoisePlan,
     NoisyMeasure,
     measure_count,
     measures_epsilon,
     noisy_columns,
+    rank_mechanisms,
     reserved_delta,
     statistic_epsilon,
-    ways_at_price,
 )
 from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.pipeline.identity import fingerprint_of, subject_of
-from dpsql.pipeline.target_accuracy import ways_to_meet
-from dpsql.relation.units import once_per_node
+from dpsql.pipeline.target_accuracy import mechanisms_meeting
+from dpsql.relation.units import memoized_on_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dpsql.aggregates.estimate import Test
+    from dpsql.aggregates.estimate import ProposalTest
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.intervals import NoisyColumns
     from dpsql.mechanisms.draw import Draw
     from dpsql.options import QueryRequest
     from dpsql.pipeline.environment import GivenAnswers, PublicEnvironment
     from dpsql.pipeline.format import Output
-    from dpsql.pipeline.plan_query import CountedReports, Planned, PlannedRelease, PublicTable
+    from dpsql.pipeline.plan_query import CountedResponses, Planned, PlannedRelease, PublicTable
     from dpsql.pipeline.track_units import Tracked
-    from dpsql.sql.noise_tracking import Followed
+    from dpsql.sql.noise_tracking import PropagatedError
 
 PASSING = 0.98
 """The two-sided level of the noise in a test."""
@@ -63,7 +63,7 @@ MOST_WORK = 1 << 25
 class CalibratedTest:
     """The test of a clip: the sum is shown if the noisy number of units beyond the clip is at most `most`."""
 
-    test: Test
+    test: ProposalTest
     most: int
 
 
@@ -145,13 +145,13 @@ class CalibratedRelease:
 class Calibrated:
     request: QueryRequest
     releases: tuple[CalibratedRelease, ...]
-    public: tuple[PublicTable | CountedReports, ...]
+    public: tuple[PublicTable | CountedResponses, ...]
     outputs: tuple[Output, ...]
     post_processing: str
-    followed: Followed | None = field(repr=False)
+    propagated: PropagatedError | None = field(repr=False)
     mechanism: str
     reason: str
-    candidate: Candidate = field(repr=False)
+    noise_plan: NoisePlan = field(repr=False)
     reserved: Fraction
     """The delta of each partition selection and each test."""
     statistic_epsilon: Fraction
@@ -199,16 +199,16 @@ def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
     return next((way for way in ways if len(ways) > 1 and _answered(way, public.answers)), ways[0])
 
 
-def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
+def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, NoisePlan, str]]:
     """The possible calibrations of a query: at its epsilon, or at the least epsilon that meets its accuracy target."""
-    return ways_at_price(planned, public) if planned.request.accuracy is None else ways_to_meet(planned, public)
+    return rank_mechanisms(planned, public) if planned.request.accuracy is None else mechanisms_meeting(planned, public)
 
 
 def _answered(way: Calibrated, answers: GivenAnswers) -> bool:
     return not way.request.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
 
 
-def with_noise(planned: Planned, chosen: Candidate, reason: str, dataset: str, reserved: Fraction) -> Calibrated:
+def with_noise(planned: Planned, chosen: NoisePlan, reason: str, dataset: str, reserved: Fraction) -> Calibrated:
     """`reserved` is the delta of each partition selection and each test."""
     if any(measure.std > LARGEST_STD for release in chosen.measures for measure in release):
         raise ProgrammingError(
@@ -225,19 +225,19 @@ def with_noise(planned: Planned, chosen: Candidate, reason: str, dataset: str, r
         releases=releases,
         public=planned.public,
         outputs=planned.outputs,
-        followed=planned.followed,
+        propagated=planned.propagated,
         post_processing=planned.post_processing,
         mechanism=" and ".join(dict.fromkeys(noises + drawn)),
         reason=reason,
-        candidate=chosen,
+        noise_plan=chosen,
         reserved=reserved,
         statistic_epsilon=statistic_epsilon(planned),
         tracked=planned.tracked,
     )
 
 
-@once_per_node
-def _releases(planned: Planned, chosen: Candidate, reserved: Fraction, dataset: str) -> tuple[CalibratedRelease, ...]:
+@memoized_on_node
+def _releases(planned: Planned, chosen: NoisePlan, reserved: Fraction, dataset: str) -> tuple[CalibratedRelease, ...]:
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
         releases.append(_release(planned, number, chosen, reserved, dataset, releases))
@@ -247,20 +247,20 @@ def _releases(planned: Planned, chosen: Candidate, reserved: Fraction, dataset: 
 def _release(
     planned: Planned,
     number: int,
-    candidate: Candidate,
+    noise_plan: NoisePlan,
     reserved: Fraction,
     dataset: str,
     before: list[CalibratedRelease],
 ) -> CalibratedRelease:
-    release, measures = planned.releases[number], candidate.measures[number]
+    release, measures = planned.releases[number], noise_plan.measures[number]
     statistics = tuple(_drawn(drawn, release.release, planned, reserved) for drawn in release.release.statistics)
     drawings: list[Event] = [Repeated((draw.event,), Fraction(release.release.groups)) for _, draw in statistics]
-    if release.seeking.groups:
+    if release.auto_bounds.groups:
         # Over however many groups, once that is found: they are pure, and have their epsilon together.
         drawings = [PureRelease(statistic_epsilon(planned)) for _ in statistics]
-    event = Composed((candidate.events[number], *drawings))
-    part = candidate.part(number)
-    delta = candidate.delta * part
+    event = Composed((noise_plan.events[number], *drawings))
+    part = noise_plan.part(number)
+    delta = noise_plan.delta * part
     delta += sum((Fraction(privacy_loss(drawing).delta) for drawing in drawings), Fraction(0))
     thresholds = _thresholds(release.release, measures, reserved)
     if release.release.domain is None:
@@ -279,7 +279,7 @@ def _release(
         subject=subject_of(planned, number, dataset),
     )
     fingerprints = {place: made.fingerprint for place, made in enumerate(before)}
-    found = fingerprint_of(planned, number, drawn, candidate.measures, dataset, fingerprints)
+    found = fingerprint_of(planned, number, drawn, noise_plan.measures, dataset, fingerprints)
     return replace(drawn, fingerprint=found)
 
 
@@ -300,7 +300,7 @@ def _thresholds(release: Release, measures: tuple[NoisyMeasure, ...], reserved: 
     }
 
 
-def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
+def _test(test: ProposalTest, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
     """The calibrated test; if nobody exceeds the clip, it fails one time in a hundred."""
     (exceeding,) = (measure for measure in measures if measure.bounded.column == test.exceeding)
     return CalibratedTest(test, exceeding.noise.half_width(PASSING))

@@ -22,13 +22,13 @@ from dpsql.pipeline.allocate import (
     Wanted,
     allocated,
     asked_count,
-    beside_part,
+    auxiliary_part,
     boxes_of,
     places_of,
     statistic_count,
     wanted,
 )
-from dpsql.relation.units import once_per_node
+from dpsql.relation.units import memoized_on_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.measure import Statistic
     from dpsql.aggregates.release import Bounded
     from dpsql.intervals import NoisyColumns
-    from dpsql.mechanisms.additive import AdditiveMechanism, Dose
+    from dpsql.mechanisms.additive import AdditiveMechanism, Calibration
     from dpsql.mechanisms.noise import Noise
     from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.plan_query import Planned, PlannedRelease
@@ -66,7 +66,7 @@ class NoisyMeasure:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Candidate:
+class NoisePlan:
     """A noise plan: one mechanism for all measures of a query, with the noisy measures and the event of each release.
 
     It follows from the plan and from how the session counts, and not from what is spent already.
@@ -92,31 +92,31 @@ class Candidate:
         return joint_part(_shares(bounds, self.parts[number], ADDITIVE[self.mechanism]))
 
 
-def is_scaled(planned: Planned) -> bool:
-    return any(part.is_scaled for one in planned.releases for part in one.release.noised)
+def is_l2_clipped(planned: Planned) -> bool:
+    return any(part.is_l2_clipped for one in planned.releases for part in one.release.noised)
 
 
 def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
     return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}
 
 
-@once_per_node
-def candidate(planned: Planned, mechanism: str, filter_: Filter) -> Candidate:
+@memoized_on_node
+def noise_plan(planned: Planned, mechanism: str, filter_: Filter) -> NoisePlan:
     """The noise plan of a query with this mechanism."""
-    return candidate_within(planned, mechanism, filter_)
+    return noise_plan_within(planned, mechanism, filter_)
 
 
-def candidate_within(
+def noise_plan_within(
     planned: Planned,
     mechanism: str,
     filter_: Filter,
     totals: Sequence[Fraction] | None = None,
     aims: Sequence[Wanted] = (),
-) -> Candidate:
+) -> NoisePlan:
     """The same, where it is settled what each release has of the budget (`totals`), or how far off columns may be
     (`aims`)."""
     kind = ADDITIVE[mechanism]
-    if not kind.by_l2 and is_scaled(planned):
+    if not kind.by_l2 and is_l2_clipped(planned):
         raise ValueError("what is bounded in L2 alone has Gaussian noise")
     delta = curve_delta(planned, filter_) if MECHANISMS[mechanism].needs_delta else Fraction(0)
     allowance = Allowance(measures_epsilon(planned), delta, filter_)
@@ -131,7 +131,7 @@ def candidate_within(
         _calibrated(one, shared, kind, allowance, planned) for one, shared in zip(planned.releases, parts, strict=True)
     ]
     measures, events = tuple(noisy for noisy, _ in found), tuple(event for _, event in found)
-    return Candidate(
+    return NoisePlan(
         mechanism=mechanism,
         measures=measures,
         events=events,
@@ -151,11 +151,13 @@ def _calibrated(
     shares = _shares(bounds, parts, kind)
     if not shares:
         return (), Composed(())
-    doses, event = kind.calibrate(allowance, shares)
-    if one.seeking:
+    calibrations, event = kind.calibrate(allowance, shares)
+    if one.auto_bounds:
         # However its part is shared, and over however many groups, once bounds are found.
         event = kind.at_most(allowance, joint_part(shares))
-    return tuple(_noisy(bounded, dose, planned) for bounded, dose in zip(bounds, doses, strict=True)), event
+    return tuple(
+        _noisy(bounded, calibration, planned) for bounded, calibration in zip(bounds, calibrations, strict=True)
+    ), event
 
 
 def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction], kind: AdditiveMechanism) -> list[Share]:
@@ -177,16 +179,16 @@ def _spread(columns: Sequence[Wanted], measures: Sequence[Sequence[NoisyMeasure]
     return logs / (math.fsum(column.importance for column in columns) or 1)
 
 
-def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
-    fine = dose.noise(bounded.each)
+def _noisy(bounded: Bounded, calibration: Calibration, planned: Planned) -> NoisyMeasure:
+    fine = calibration.noise(bounded.each)
     shift = _shift(bounded, fine.std, planned)
-    noise = dose.noise(coarse(bounded.each, shift, bounded.sums)) if shift else fine
-    return NoisyMeasure(bounded, noise, shift, Refund(dose.alone, dose.epsilon))
+    noise = calibration.noise(coarse(bounded.each, shift, bounded.sums)) if shift else fine
+    return NoisyMeasure(bounded, noise, shift, Refund(calibration.alone, calibration.epsilon))
 
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
     """The low bits far below the noise, which are dropped; a count that selects groups keeps all of its bits."""
-    if bounded.place is not None or bounded.is_scaled:
+    if bounded.place is not None or bounded.is_l2_clipped:
         return 0  # rounding would move each measure of a bundle by itself, and more groups than are counted
     if std < FINEST_STD or any(bounded.column in release.release.selecting for release in planned.releases):
         return 0
@@ -204,7 +206,7 @@ def _drawing(planned: Planned) -> Event:
     return Composed(
         tuple(
             _in_each_group(is_chosen(drawn.statistic, named), epsilon, one.release.groups)
-            if not one.seeking.groups
+            if not one.auto_bounds.groups
             else PureRelease(epsilon)
             for one in planned.releases
             for drawn in one.release.statistics
@@ -258,7 +260,7 @@ def statistic_epsilon(planned: Planned) -> Fraction:
     request = planned.request
     if request.statistic_epsilon is not None:
         return request.statistic_epsilon
-    return request.epsilon * (1 - beside_part(planned)) / max(1, asked_count(planned) + statistic_count(planned))
+    return request.epsilon * (1 - auxiliary_part(planned)) / max(1, asked_count(planned) + statistic_count(planned))
 
 
 def measures_epsilon(planned: Planned) -> Fraction:
@@ -292,7 +294,7 @@ def test_count(planned: Planned) -> int:
     return 0 if planned.request.mechanism is None else statistic_count(planned)
 
 
-def reserved_delta(planned: Planned, candidate: Candidate, budget: Budget) -> Fraction:
+def reserved_delta(planned: Planned, noise_plan: NoisePlan, budget: Budget) -> Fraction:
     """For each partition selection and each test its part of the delta that is not the noise's.
 
     In a session that is the part of what is reserved that the query is of the session.
@@ -301,9 +303,9 @@ def reserved_delta(planned: Planned, candidate: Candidate, budget: Budget) -> Fr
     if not uses:
         return Fraction(0)
     if isinstance(filter_, Basic):
-        reserved = whole_delta(request.epsilon, request.delta, filter_) - candidate.delta
+        reserved = whole_delta(request.epsilon, request.delta, filter_) - noise_plan.delta
     elif request.delta is None:
-        reserved = filter_.reserved_delta * Fraction(min(1.0, share_of(candidate.loss, budget).part))
+        reserved = filter_.reserved_delta * Fraction(min(1.0, share_of(noise_plan.loss, budget).part))
     else:
         reserved = request.delta * RESERVED_SHARE
     if not reserved and selection_count(planned):
@@ -320,13 +322,13 @@ def reserved_delta(planned: Planned, candidate: Candidate, budget: Budget) -> Fr
 PURE = tuple(name for name in ADDITIVE if not MECHANISMS[name].needs_delta)
 
 
-def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
+def eligible_mechanisms(planned: Planned, filter_: Filter) -> list[str]:
     named = planned.request.mechanism
     delta = filter_.delta if planned.request.delta is None else planned.request.delta
     if not measure_count(planned):
         return [PURE[0]]
-    if is_scaled(planned):
-        _check_scaled(named, delta)
+    if is_l2_clipped(planned):
+        _check_l2_clipped(named, delta)
         return [name for name, kind in ADDITIVE.items() if kind.by_l2]
     if named in ADDITIVE:
         _check_named(named, planned, delta)
@@ -334,7 +336,7 @@ def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
     return [name for name in (ADDITIVE if delta else PURE) if not ADDITIVE[name].boxed or _are_boxes_worth_it(planned)]
 
 
-def _check_scaled(named: str | None, delta: Fraction) -> None:
+def _check_l2_clipped(named: str | None, delta: Fraction) -> None:
     if named in ADDITIVE and not ADDITIVE[named].by_l2:
         raise ProgrammingError(
             f'bounding="l2_clip" bounds the squares of what a unit adds, which is not enough for {named} noise',
@@ -384,21 +386,21 @@ def _are_boxes_worth_it(planned: Planned) -> bool:
 # than a tenth of its epsilon. docs/proofs/calibration.md.
 
 
-def ways_within(planned: Planned, filter_: Filter, share: Fraction) -> list[tuple[Planned, Candidate]]:
+def rank_mechanisms_within(planned: Planned, filter_: Filter, share: Fraction) -> list[tuple[Planned, NoisePlan]]:
     """For each kind of noise that makes sense the question at the epsilon that takes this share."""
-    noises, rule = possible_noises(planned, filter_), filter_.currency
+    noises, rule = eligible_mechanisms(planned, filter_), filter_.currency
     if not isinstance(rule, PureSum):
         # Along a curve, Laplace noise has 1.77 times the error of Gaussian noise for the same part.
         noises = [noise for noise in noises if MECHANISMS[noise].needs_delta] or noises
     asked = [(_priced(planned, noise, filter_, share), noise) for noise in noises]
-    return [(one, candidate(one, noise, filter_)) for one, noise in asked]
+    return [(one, noise_plan(one, noise, filter_)) for one, noise in asked]
 
 
-@once_per_node
+@memoized_on_node
 def _priced(planned: Planned, noise: str, filter_: Filter, share: Fraction) -> Planned:
     """The query at a share of the budget: measures and statistics get equal parts, besides auxiliary releases."""
     measures, statistics = asked_count(planned), statistic_count(planned)
-    beside = share * beside_part(planned)
+    beside = share * auxiliary_part(planned)
     rule, part = filter_.currency, (share - beside) / max(1, measures + statistics)
     added = rule if MECHANISMS[noise].needs_delta else PureSum(filter_.epsilon, filter_.reserved_delta)
     drawn = _statistic_epsilon(planned, rule, part)
@@ -429,18 +431,18 @@ def _group_epsilon(statistic: Statistic, named: str | None, rule: Currency, part
 # The mechanisms that a query can use at its cost, best first, and the reason.
 
 if TYPE_CHECKING:
-    Way = tuple[Planned, Candidate, SessionShare]
+    Way = tuple[Planned, NoisePlan, SessionShare]
 
 ALL = SessionShare(1.0, fits=True)
 
 
-def ways_at_price(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
+def rank_mechanisms(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, NoisePlan, str]]:
     budget, share = public.budget, planned.request.share
     if share is None:
-        noises = possible_noises(planned, budget.filter)
-        found = [(planned, candidate(planned, noise, budget.filter)) for noise in noises]
+        noises = eligible_mechanisms(planned, budget.filter)
+        found = [(planned, noise_plan(planned, noise, budget.filter)) for noise in noises]
     else:
-        found = ways_within(planned, budget.filter, share)
+        found = rank_mechanisms_within(planned, budget.filter, share)
     # Where there is one way only, nobody needs to know what it takes.
     ways: list[Way] = [
         (asked, noise, share_of(noise.loss, budget) if len(found) > 1 else ALL) for asked, noise in found

@@ -32,7 +32,7 @@ class PublicRows(Protocol):
     """Access to public rows."""
 
     @property
-    def stay(self) -> bool:
+    def immutable(self) -> bool:
         """Whether the rows cannot change while the connection is open."""
 
     def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
@@ -112,8 +112,8 @@ class EnginePublicRows:
     _schema: Schema
 
     @property
-    def stay(self) -> bool:
-        return self._engine.guarantees.rows_stay
+    def immutable(self) -> bool:
+        return self._engine.guarantees.immutable
 
     def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
         public = {table.name for table in self._schema.tables.values() if table.is_public}

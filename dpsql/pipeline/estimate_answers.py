@@ -28,7 +28,7 @@ from dpsql.mechanisms.consistency import agreed, reconciled
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.pipeline.add_noise import numbered
 from dpsql.pipeline.execute import read_public
-from dpsql.pipeline.plan_query import CountedReports
+from dpsql.pipeline.plan_query import CountedResponses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from dpsql.engines.post_processor import Lasting
     from dpsql.intervals import NoisyColumns
     from dpsql.local.estimate import Floats
-    from dpsql.mechanisms.consistency import Agreed, Kept
+    from dpsql.mechanisms.consistency import Agreed, KeptKeys
     from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
     from dpsql.pipeline.choose_mechanism import NoisyMeasure
     from dpsql.pipeline.environment import Environment
-    from dpsql.relation.reports import ReportCall, Reports
+    from dpsql.relation.reports import RandomizedResponses, ResponseCall
 
 # -- reconcile totals --------------------------------------------------------------------------------------------------
 # Groups and totals of one release, made to agree where all of them are there. docs/proofs/totals.md.
@@ -64,15 +64,15 @@ ROUNDING = 1 / 6
 
 
 @dataclass(frozen=True)
-class Grid:
+class TotalsGrid:
     """The position of each row of the stacked levels in the table of its level."""
 
     sizes: Mapping[int, int]
     """How many values each key has."""
-    rows: Mapping[Kept, NDArray[np.intp]]
-    places: Mapping[Kept, NDArray[np.intp]]
+    rows: Mapping[KeptKeys, NDArray[np.intp]]
+    places: Mapping[KeptKeys, NDArray[np.intp]]
 
-    def shape(self, kept: Kept) -> tuple[int, ...]:
+    def shape(self, kept: KeptKeys) -> tuple[int, ...]:
         return tuple(self.sizes[key] for key in kept)
 
 
@@ -114,7 +114,7 @@ def _left(measure: NoisyMeasure, agreed_on: Agreed) -> GaussianNoise | Combined:
     return Combined(((step, measure.noise), (1.0, GaussianNoise(Fraction(math.sqrt(others))))))
 
 
-def _grid(columns: Columns, plan: Release) -> Grid | None:
+def _grid(columns: Columns, plan: Release) -> TotalsGrid | None:
     """None unless every level has all combinations of its keys."""
     if plan.domain is None or plan.partition_selection is not None or len(plan.key_names) > MOST_KEYS:
         return None
@@ -132,12 +132,12 @@ def _grid(columns: Columns, plan: Release) -> Grid | None:
             keeping, np.split(codes, np.cumsum([len(rows[kept]) for kept in keeping])[:-1]), strict=True
         ):
             places[kept] = places[kept] * sizes[key] + own
-    grid = Grid(sizes, rows, places)
+    grid = TotalsGrid(sizes, rows, places)
     whole = all(len(np.unique(places[kept])) == math.prod(grid.shape(kept)) for kept in rows)
     return grid if whole else None
 
 
-def _agreeing(values: NDArray[np.int64], grid: Grid, variances: Mapping[Kept, float]) -> NDArray[np.int64]:
+def _agreeing(values: NDArray[np.int64], grid: TotalsGrid, variances: Mapping[KeptKeys, float]) -> NDArray[np.int64]:
     tables = {kept: _table(values, kept, grid) for kept in grid.rows}
     base = _base(tables)
     # What is left beside sums that agree already is noise alone, small enough for doubles.
@@ -149,13 +149,13 @@ def _agreeing(values: NDArray[np.int64], grid: Grid, variances: Mapping[Kept, fl
     return found
 
 
-def _table(values: NDArray[np.int64], kept: Kept, grid: Grid) -> NDArray[np.int64]:
+def _table(values: NDArray[np.int64], kept: KeptKeys, grid: TotalsGrid) -> NDArray[np.int64]:
     table = np.zeros(math.prod(grid.shape(kept)), dtype=np.int64)
     table[grid.places[kept]] = values[grid.rows[kept]]
     return table.reshape(grid.shape(kept))
 
 
-def _base(tables: Mapping[Kept, NDArray[np.int64]]) -> dict[Kept, NDArray[np.int64]]:
+def _base(tables: Mapping[KeptKeys, NDArray[np.int64]]) -> dict[KeptKeys, NDArray[np.int64]]:
     """The sums of the level that has the keys of all others, if there is one."""
     whole = max(tables, key=len)
     if not all(set(kept) <= set(whole) for kept in tables):
@@ -163,18 +163,18 @@ def _base(tables: Mapping[Kept, NDArray[np.int64]]) -> dict[Kept, NDArray[np.int
     return {kept: _summed(tables[whole], whole, kept) for kept in tables}
 
 
-def _summed(table: NDArray[np.int64], keys: Sequence[int], kept: Kept) -> NDArray[np.int64]:
+def _summed(table: NDArray[np.int64], keys: Sequence[int], kept: KeptKeys) -> NDArray[np.int64]:
     return np.asarray(table.sum(axis=tuple(axis for axis, key in enumerate(keys) if key not in kept)))
 
 
-def _whole(tables: Mapping[Kept, NDArray[np.float64]]) -> dict[Kept, NDArray[np.int64]]:
+def _whole(tables: Mapping[KeptKeys, NDArray[np.float64]]) -> dict[KeptKeys, NDArray[np.int64]]:
     """Whole numbers near these. Those of levels that lie within each other add up, as in ROLLUP.
 
     The cells in the order of their keys have the differences of rounded running sums, so that any that stand together
     add up to such a difference too.
     """
     found = {kept: np.rint(table).astype(np.int64) for kept, table in tables.items()}
-    nested: list[Kept] = []
+    nested: list[KeptKeys] = []
     for kept in sorted(tables, key=len, reverse=True):
         if not nested or set(kept) <= set(nested[-1]):
             nested.append(kept)
@@ -214,7 +214,7 @@ def estimate_answers(noisy: Noisy, environment: Environment) -> Estimated:
     calibrated = noisy.charged.calibrated
     found = [_estimated_from(release, noisy.columns[number]) for number, release in enumerate(calibrated.releases)]
     public = tuple(
-        _as_they_are(table, environment) if isinstance(table, CountedReports) else read_public(table, environment)
+        _as_they_are(table, environment) if isinstance(table, CountedResponses) else read_public(table, environment)
         for table in calibrated.public
     )
     return Estimated(noisy, tuple(columns for columns, _ in found), public, tuple(noises for _, noises in found))
@@ -242,7 +242,7 @@ def _below_noise(release: CalibratedRelease, columns: Columns) -> Columns:
     return _estimated(reports, release.planned.answers, columns, counts)
 
 
-def _as_they_are(table: CountedReports, environment: Environment) -> Columns:
+def _as_they_are(table: CountedResponses, environment: Environment) -> Columns:
     try:
         columns = environment.engine.run(table.sql)
     except Exception:
@@ -255,7 +255,7 @@ def _as_they_are(table: CountedReports, environment: Environment) -> Columns:
     return _estimated(table.reports, table.answers, columns, counts)
 
 
-def _check_reports(reports: Reports, columns: Columns) -> None:
+def _check_reports(reports: RandomizedResponses, columns: Columns) -> None:
     """Whatever stands in the column was reported, and estimates would be wrong by all that was not."""
     rows = np.asarray(columns["rows"], dtype=np.int64)
     for report, column in zip(reports.columns, _report_columns(reports, columns), strict=True):
@@ -267,12 +267,12 @@ def _check_reports(reports: Reports, columns: Columns) -> None:
             )
 
 
-def _report_columns(reports: Reports, columns: Columns) -> list[NDArray[Any]]:
+def _report_columns(reports: RandomizedResponses, columns: Columns) -> list[NDArray[Any]]:
     own = _own_keys(reports)
     return [_plain(columns[f"_k{own + number}"]) for number in range(len(reports.columns))]
 
 
-def _own_keys(reports: Reports) -> int:
+def _own_keys(reports: RandomizedResponses) -> int:
     """How many keys of the release are no reports; they come first."""
     return sum(isinstance(key, int) for key in reports.keys)
 
@@ -285,7 +285,7 @@ def _plain(column: np.ndarray) -> NDArray[Any]:
 
 
 def _estimated(
-    reports: Reports, answers: Sequence[tuple[Any, ...]], columns: Columns, counts: Counts
+    reports: RandomizedResponses, answers: Sequence[tuple[Any, ...]], columns: Columns, counts: Counts
 ) -> dict[str, np.ndarray]:
     mechanisms = [declared_mechanism(report.collected) for report in reports.columns]
     found = _report_columns(reports, columns)
@@ -320,7 +320,7 @@ def _grouped(keys: list[NDArray[Any]], rows: int) -> tuple[list[tuple[Any, ...]]
     return list(found), np.array(numbers, dtype=np.intp)
 
 
-def _key(reports: Reports, number: int, group: tuple[Any, ...], of_answers: tuple[Any, ...]) -> object:
+def _key(reports: RandomizedResponses, number: int, group: tuple[Any, ...], of_answers: tuple[Any, ...]) -> object:
     key = reports.keys[number]
     if isinstance(key, int):
         return group[key]
@@ -336,7 +336,7 @@ def _objects(values: list[object]) -> np.ndarray:
 class Possible:
     """All combinations of answers, in the order of the scores, and the query's columns over them."""
 
-    def __init__(self, reports: Reports, answers: Sequence[tuple[Any, ...]]) -> None:
+    def __init__(self, reports: RandomizedResponses, answers: Sequence[tuple[Any, ...]]) -> None:
         width = len(reports.columns)
         places = [{value: i for i, value in enumerate(report.collected.values)} for report in reports.columns]
         ordered = sorted(answers, key=lambda row: [place[row[i]] for i, place in enumerate(places)])
@@ -348,7 +348,7 @@ class Possible:
         met = dict.fromkeys(key for key, chosen in zip(self.of_answers, self.chosen, strict=True) if chosen)
         self.keys = list(met) if keys > width + 1 else [()]
 
-    def weights(self, number: int, call: ReportCall) -> tuple[Floats, Floats | None]:
+    def weights(self, number: int, call: ResponseCall) -> tuple[Floats, Floats | None]:
         """For each group of answers, what each combination adds to the sum, and to what an average is divided by."""
         values = self.values.get(number, [1] * len(self.chosen))
         counted = np.array([value is not None for value in values], dtype=float)

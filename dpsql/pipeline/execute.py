@@ -4,7 +4,7 @@
 
 First round: the sums behind AVG get noise, and the post-processing database computes the average. Second round: the
 count, with that noisy average as a constant. Both were charged before the first round, and only noisy values pass from
-round to round. docs/proofs/adaptive.md. How the charge ended is recorded before anything is said (`settled`).
+round to round. docs/proofs/adaptive.md. How the charge ended is recorded before anything is said (`finalize_charge`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpsql.engines.post_processor import Lasting
 from dpsql.errors import Error, OperationalError, QueryTimeout
 from dpsql.limits import MOST_COPIES
 from dpsql.pipeline.add_noise import Fetched, Noisy, add_noise
-from dpsql.pipeline.replan import with_bounds_found
+from dpsql.pipeline.replan import with_bounds
 from dpsql.relation.reports import AdaptiveTable, known_rows
 from dpsql.sampling import CryptographicRandomness, uniform_below
 
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     Draw = Callable[[Charged, Environment], Noisy]
 
 
-def settled(draw: Draw, charged: Charged, environment: Environment) -> Noisy:
+def finalize_charge(draw: Draw, charged: Charged, environment: Environment) -> Noisy:
     if charged.entry is None:
         return draw(charged, environment)
     try:
@@ -114,7 +114,7 @@ def settled(draw: Draw, charged: Charged, environment: Environment) -> Noisy:
         else:
             environment.ledger.failed(charged.entry)
     finally:
-        environment.ledger.let_go(charged.entry)
+        environment.ledger.release(charged.entry)
     assert stop is not None
     raise stop
 
@@ -125,7 +125,7 @@ def abandon(charged: Charged, environment: Environment) -> None:
         try:
             environment.ledger.abandoned(charged.entry)
         finally:
-            environment.ledger.let_go(charged.entry)
+            environment.ledger.release(charged.entry)
 
 
 def _drawn_or_stopped(
@@ -175,7 +175,7 @@ CHARGE_STANDS = "ask again when the table can be read; the charge stands, since 
 
 def run_rounds(charged: Charged, environment: Environment) -> Noisy:
     """Runs every release and adds noise."""
-    return settled(_drawn, charged, environment)
+    return finalize_charge(_drawn, charged, environment)
 
 
 def run_rounds_of_all(charges: Sequence[Charged], environment: Environment) -> list[Noisy]:
@@ -198,9 +198,9 @@ def _drawn(charged: Charged, environment: Environment) -> Noisy:
     refused: tuple[Refund, ...] = ()
     for numbers in _rounds(calibrated):
         for number in numbers:
-            if calibrated.releases[number].planned.seeking:
+            if calibrated.releases[number].planned.auto_bounds:
                 recalled = charged.recalled[number]
-                calibrated = with_bounds_found(calibrated, number, drawn, recalled, environment.public())
+                calibrated = with_bounds(calibrated, number, drawn, recalled, environment.public())
         releases = tuple(_ready(calibrated.releases[number], drawn, calibrated, environment) for number in numbers)
         part = replace(
             charged,
@@ -217,15 +217,15 @@ def _drawn(charged: Charged, environment: Environment) -> Noisy:
 
 def _rounds(calibrated: Calibrated) -> list[list[int]]:
     """The rounds: each release runs after those that it reads, and after the histograms of its auto bounds."""
-    sought = [release.planned.release.aggregate.sought for release in calibrated.releases]
+    binned = [release.planned.release.aggregate.binned for release in calibrated.releases]
 
     @cache
     def depth(number: int) -> int:
         read = {n for part in calibrated.releases[number].planned.adaptive for n in part.releases}
-        ladders = {n for n, part in enumerate(sought) if part is not None and part.release == number}
-        return max((depth(before) + 1 for before in read | ladders), default=0)
+        histograms = {n for n, part in enumerate(binned) if part is not None and part.release == number}
+        return max((depth(before) + 1 for before in read | histograms), default=0)
 
-    depths = [depth(number) for number in range(len(sought))]
+    depths = [depth(number) for number in range(len(binned))]
     return [[n for n, level in enumerate(depths) if level == now] for now in range(max(depths, default=0) + 1)]
 
 
@@ -271,7 +271,7 @@ def _check_matches(met: tuple[Query, ...], answers: list[AdaptiveTable], environ
 
 def read_public(table: PublicTable, environment: Environment, way_out: str = ANSWER_KEPT) -> Columns | Lasting:
     """The columns of a public table, read when the post-processing needs them."""
-    if environment.engine.guarantees.rows_stay:
+    if environment.engine.guarantees.immutable:
         return Lasting(lambda names: _read(replace(table, read=tuple(names)), environment, way_out))
     return _read(table, environment, way_out)
 

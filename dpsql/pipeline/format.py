@@ -25,7 +25,7 @@ class Output:
     """Whether only keys enter it; None if unknown."""
     chosen: bool = False
     """Whether noisy values decide which rows are shown, which biases the rest."""
-    replica: str = ""
+    replicate: str = ""
     """The name of its bootstrap replicas, if its error needs them."""
     lost: bool = False
     """Whether it is noisy and its error is unknown."""

@@ -26,7 +26,7 @@ from dpsql.expressions.narrow import MIRRORED, conjuncts
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Literal, names_read
 from dpsql.relation.domain import Domain, ListedKeys, source_name
-from dpsql.relation.facts import knowledge_of
+from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import (
     CrossUnitJoin,
     Distinct,
@@ -43,7 +43,7 @@ from dpsql.relation.relation import (
     ValuesTable,
     Window,
 )
-from dpsql.relation.units import is_tracked, once_per_node
+from dpsql.relation.units import is_tracked, memoized_on_node
 from dpsql.schema.model import Declared
 from dpsql.schema.types import Double, Integer
 
@@ -83,10 +83,10 @@ LEFT_OUT = {
     "Aggregate.listed": "the relation of the ListedKeys, which are in the release",
     "Aggregate.reports": AFTER,
     "Aggregate.clause": "what an options clause says is in the bounds and in the noise",
-    "Sought.release": "the place of a release in the question; that release tells its ladders",
-    "Sought.value": "an argument of what the ladder itself aggregates",
+    "BinnedBound.release": "the place of a release in the question; that release tells its histograms",
+    "BinnedBound.value": "an argument of what the histogram itself aggregates",
     "Release.units": "for people to read; the scans tell them",
-    "Release.knowledge": "follows from the relation; what it decides is in the measures",
+    "Release.facts": "follows from the relation; what it decides is in the measures",
     "Release.answers": AFTER,
     "Matched.across": "a part of the aggregate's relation",
     "PublicTable.render": ENGINE,
@@ -130,26 +130,28 @@ def fingerprint_of(
     """The same for the same release with the same noise. `drawn` says what noise it gets, `noises` are those of all
     releases, and `before` has the fingerprints of the releases in front of it."""
     _, names = release_described(planned.releases[number])
-    ladders = listed(
-        described(noises[ladder], release_described(planned.releases[ladder])[1])
-        for ladder in ladders_of(planned, number)
+    histograms = listed(
+        described(noises[histogram], release_described(planned.releases[histogram])[1])
+        for histogram in histograms_of(planned, number)
     )
     read = _with_what_it_reads(planned, number, before)
-    return _digest("answer", dataset, *read, described(drawn, names), ladders)
+    return _digest("answer", dataset, *read, described(drawn, names), histograms)
 
 
-def ladders_of(planned: Planned, number: int) -> list[int]:
+def histograms_of(planned: Planned, number: int) -> list[int]:
     """The releases on which bounds of this one are found: what it is follows from them."""
-    sought = [one.release.aggregate.sought for one in planned.releases]
-    return [ladder for ladder, part in enumerate(sought) if part is not None and part.release == number]
+    binned = [one.release.aggregate.binned for one in planned.releases]
+    return [histogram for histogram, part in enumerate(binned) if part is not None and part.release == number]
 
 
 def _with_what_it_reads(planned: Planned, number: int, before: Mapping[int, str]) -> tuple[str, str, str]:
-    """The release, the answers that it reads, and the ladders on which its bounds are found."""
+    """The release, the answers that it reads, and the histograms on which its bounds are found."""
     release = planned.releases[number]
     answers = listed(_answer_read(part, planned, before) for part in release.adaptive)
-    ladders = listed(release_described(planned.releases[ladder])[0] for ladder in ladders_of(planned, number))
-    return release_described(release)[0], answers, ladders
+    histograms = listed(
+        release_described(planned.releases[histogram])[0] for histogram in histograms_of(planned, number)
+    )
+    return release_described(release)[0], answers, histograms
 
 
 def _answer_read(part: PlannedAdaptiveSubquery, planned: Planned, before: Mapping[int, str]) -> str:
@@ -162,7 +164,7 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256(described((VERSION, *parts), SAME).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@once_per_node
+@memoized_on_node
 def release_described(planned: PlannedRelease) -> tuple[str, Names]:
     """The release, over those columns that its keys, measures and statistics read; and what these are called."""
     release, aggregate = planned.release, planned.release.aggregate
@@ -380,11 +382,11 @@ def relation_described(relation: Relation, read: Collection[str]) -> tuple[str, 
 
 
 def _columns(relation: Relation) -> Set[str]:
-    return knowledge_of(relation).properties.keys()
+    return facts_of(relation).any_row.keys()
 
 
 def _project(project: Project, read: Collection[str]) -> tuple[str, Names]:
-    if (passed := _passed_on(project, read)) is not None:
+    if (passed := _passthrough(project, read)) is not None:
         said, names = relation_described(project.source, set(passed.values()))
         return said, {name: names[below] for name, below in passed.items()}
     kept = [(name, value) for name, value in project.columns if name in read]
@@ -393,7 +395,7 @@ def _project(project: Project, read: Collection[str]) -> tuple[str, Names]:
     return fields_described(project, names, source=said, columns=columns), called
 
 
-def _passed_on(project: Project, read: Collection[str]) -> dict[str, str] | None:
+def _passthrough(project: Project, read: Collection[str]) -> dict[str, str] | None:
     """The columns that are read and what they are called below, if they have other names and nothing else is new."""
     passed = {name: value.name for name, value in project.columns if name in read and isinstance(value, Column)}
     says_more = any(name not in ("source", "columns") for name, _ in told(project))
@@ -512,7 +514,7 @@ def _taken_apart(relation: Relation, read: set[str], sides: list[str], asked: As
             used = read | names_read(condition)
             places = _taken_apart(left, used & _columns(left), sides, asked)
             places |= _taken_apart(right, used & _columns(right), sides, asked)
-        case Project(source) if (passed := _passed_on(relation, read)) is not None:
+        case Project(source) if (passed := _passthrough(relation, read)) is not None:
             places = _taken_apart(source, set(passed.values()), sides, asked)
             return {name: places[below] for name, below in passed.items()}
         case _:

@@ -14,31 +14,31 @@ from dpsql.aggregates.count_sum import check_proposal
 from dpsql.aggregates.cross_unit import matched
 from dpsql.aggregates.disjoint import exclusive_values
 from dpsql.aggregates.estimate import Answer, Context
-from dpsql.aggregates.format import quantum_of, readable_answer, readable_measure, readable_statistic
-from dpsql.aggregates.heavy_units import adds_up, few_rows
+from dpsql.aggregates.format import format_answer, format_measure, format_statistic, quantum_of
+from dpsql.aggregates.heavy_units import adds_up, light_rows
 from dpsql.aggregates.measure import (
+    ClippedInL2,
     CountRows,
     CountUnits,
     CountUnitsWith,
     CountValues,
+    DownWeighted,
     Matched,
     OverDistinct,
-    Parted,
-    Scaled,
     Statistic,
 )
 from dpsql.aggregates.release import Bounded, Columns, Drawn, Release, levels_of
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
-from dpsql.expressions.format import readable_value
+from dpsql.expressions.format import format_value
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.refusals import INSTEAD
 from dpsql.mechanisms.registry import ADDITIVE, MECHANISMS, drawing
-from dpsql.pipeline.auto_bounds import counts_sought
+from dpsql.pipeline.auto_bounds import counts_auto_bounds
 from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.pipeline.track_units import contribution_bounds
 from dpsql.relation.facts import expected_of
-from dpsql.relation.format import readable_call
+from dpsql.relation.format import format_call
 from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
 
 
 def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvironment) -> Release:
-    if release.aggregate.is_beside:
+    if release.aggregate.is_auxiliary:
         request = replace(request, propose=None, min_units=None, bounding="sample")
     if release.across is not None:
         return _matched(release, release.across, request)
@@ -95,11 +95,11 @@ def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvir
     _check_totals(release, asked.answers(alone), [*alone.measures, *alone.statistics])
     _check_least_units(release, request, groups)
     selecting = release.domain is None or request.min_units is not None
-    columns = _beside_each_other(alone, request, _scaled_to(release, request, groups), selecting=selecting)
+    columns = _beside_each_other(alone, request, _l2_clipped_to(release, request, groups), selecting=selecting)
     # On a session's curve g releases of epsilon/g are cheaper than one, so with a delta they stay such.
     in_l1 = groups == 1 or not public.budget.filter.delta
-    if in_l1 and columns.scaled_to is None and _may_part(release, request, alone):
-        columns = replace(columns, parted_to=groups * rows)
+    if in_l1 and columns.l2_clipped_to is None and _may_down_weight(release, request, alone):
+        columns = replace(columns, down_weighted_to=groups * rows)
     answers = asked.answers(columns, frozenset(measure for measure in alone.measures if is_count(measure)))
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
         check_proposal(answer, columns.measures, rows, call)
@@ -109,17 +109,17 @@ def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvir
 
 
 def _beside_each_other(
-    alone: Columns, request: QueryRequest, scaled_to: tuple[int, int] | None, *, selecting: bool
+    alone: Columns, request: QueryRequest, l2_clipped_to: tuple[int, int] | None, *, selecting: bool
 ) -> Columns:
     """The columns of the measures, which may be recentred, disjoint or L2-clipped."""
     units_counted = selecting or CountUnits() in alone.measures
-    may_exclude = request.propose is None and scaled_to is None
+    may_exclude = request.propose is None and l2_clipped_to is None
     return Columns(
         rows=alone.rows,
         one_row_per_unit=alone.one_row_per_unit,
         units_counted=units_counted,
         exclusive=exclusive_values(alone.measures, units_counted=units_counted) if may_exclude else {},
-        scaled_to=scaled_to,
+        l2_clipped_to=l2_clipped_to,
     )
 
 
@@ -132,7 +132,7 @@ class Asked:
 
     def answers(self, columns: Columns, counted: frozenset[Measure] = frozenset()) -> tuple[Answer, ...]:
         context = Context(
-            known=self.release.knowledge.kept,
+            known=self.release.facts.surviving,
             unit_columns=self.release.unit_columns,
             counted=counted,
             bundled=columns.exclusive,
@@ -158,7 +158,7 @@ class Asked:
         """The arguments without declared bounds, and the bounds that max_rows_per_group implies."""
         calls = (call for call in self.release.aggregate.calls if call.name != "COUNT")
         unbounded = dict.fromkeys(
-            argument for call in calls for argument in _unbounded(call, self.release.knowledge.kept)
+            argument for call in calls for argument in _unbounded(call, self.release.facts.surviving)
         )
         return tuple((argument, kept_properties(argument, self._expected)) for argument in unbounded)
 
@@ -170,12 +170,12 @@ class Asked:
     def _expected(self) -> Known:
         """The column facts, with implied ranges for per-unit totals unless auto bounds are still to be found."""
         release, request = self.release, self.request
-        if counts_sought(release.scans, request)[0]:
-            return release.knowledge.kept
+        if counts_auto_bounds(release.scans, request)[0]:
+            return release.facts.surviving
         return expected_of(release.aggregate.source, contribution_bounds(release.scans, None, request)[1])
 
 
-def _scaled_to(release: TrackedRelease, request: QueryRequest, groups: int) -> tuple[int, int] | None:
+def _l2_clipped_to(release: TrackedRelease, request: QueryRequest, groups: int) -> tuple[int, int] | None:
     """max_groups and the number of public groups, if contributions are L2-clipped. docs/proofs/l2_clipping.md."""
     aggregate = release.aggregate
     if request.bounding != "l2_clip" or not aggregate.grouped or release.one_row_per_unit:
@@ -186,7 +186,7 @@ def _scaled_to(release: TrackedRelease, request: QueryRequest, groups: int) -> t
         "groups are shown by their number of units": request.min_units is not None,
         "a clip is tested by the number of units beyond it": request.propose is not None,
         "what bounding leaves out is asked for": request.diagnose,
-        "the number of groups is found by the question": counts_sought(release.scans, request)[1],
+        "the number of groups is found by the question": counts_auto_bounds(release.scans, request)[1],
         "reports are counted": aggregate.reports is not None,
     }
     for reason in (reason for reason, holds in reasons.items() if holds):
@@ -221,12 +221,12 @@ def _release(
     return Release(
         aggregate=release.aggregate,
         units=tuple(dict.fromkeys(str(scan.unit) for scan in release.scans)),
-        knowledge=release.knowledge,
+        facts=release.facts,
         domain=release.domain,
         one_row_per_unit=release.one_row_per_unit,
         groups=groups,
         rows=rows,
-        few_rows=few,
+        light_rows=few,
         rows_per_unit=release.rows_per_unit[0] if release.across is None else None,
         measures=measures,
         levels=levels_of(release.aggregate.totals, len(release.aggregate.keys), measures),
@@ -237,7 +237,7 @@ def _release(
     )
 
 
-def _may_part(release: TrackedRelease, request: QueryRequest, alone: Columns) -> bool:
+def _may_down_weight(release: TrackedRelease, request: QueryRequest, alone: Columns) -> bool:
     """Whether rows may be down-weighted: every measure is a sum over rows, and its L1 norm is what matters."""
     if release.aggregate.totals or alone.statistics:
         return False  # totals of parts, rounded to whole numbers, would not agree; statistics have ranks of their own
@@ -246,11 +246,11 @@ def _may_part(release: TrackedRelease, request: QueryRequest, alone: Columns) ->
 
 def _few_rows(release: TrackedRelease, request: QueryRequest, groups: int, columns: Columns) -> int | None:
     """Up to how many rows a unit counts in full; None if rows per unit are not counted."""
-    if columns.parted_to is not None:
-        return columns.parted_to
+    if columns.down_weighted_to is not None:
+        return columns.down_weighted_to
     if columns.statistics or not _tells_rows(release, request):
         return None
-    return few_rows(groups, columns.rows, columns.measures)
+    return light_rows(groups, columns.rows, columns.measures)
 
 
 def _tells_rows(release: TrackedRelease, request: QueryRequest) -> bool:
@@ -267,12 +267,12 @@ def _bounded(
 ) -> Bounded:
     groups, rows = bounds
     each = measure.linf(rows)
-    if isinstance(measure, Scaled):
+    if isinstance(measure, ClippedInL2):
         return Bounded(column, measure, measure.all_groups, each, measure.groups, each)
     if few is None:
         return Bounded(column, measure, groups, each, groups, each)
     assert domain is not None
-    if isinstance(measure, Parted):
+    if isinstance(measure, DownWeighted):
         # All rows of a unit do no more than if they were in one group, wherever they are and in whatever parts.
         whole = measure.linf(few)
         return Bounded(column, measure, domain.size, whole, 1, whole, sums=max(1, whole))
@@ -294,7 +294,7 @@ def _matched(release: TrackedRelease, across: CrossUnitJoin, request: QueryReque
     sides = zip((across.left, across.right), release.rows_per_unit, strict=True)
     rows = tuple(_rows_of(side, most, request) for side, most in sides)
     columns = Columns(max(rows), release.one_row_per_unit)
-    known, bounds = release.knowledge.kept, (*rows, release.domain.size)
+    known, bounds = release.facts.surviving, (*rows, release.domain.size)
     answers = tuple(matched(call, known, across, bounds, columns.drawn_as) for call in release.aggregate.calls)
     return _release(release, request, 1, columns, answers, None)
 
@@ -342,7 +342,7 @@ def _check_mechanism(request: QueryRequest, releases: tuple[Release, ...]) -> No
 
 def _check_clauses(request: QueryRequest, releases: tuple[Release, ...]) -> None:
     """Refuses what several options clauses in one query do not support."""
-    if request.clauses and any(release.aggregate.is_beside for release in releases):
+    if request.clauses and any(release.aggregate.is_auxiliary for release in releases):
         raise Unsupported(
             "bounds that are to be found, and diagnose=, are for questions with one options clause",
             at=request.clauses[0].options.at,
@@ -417,12 +417,12 @@ def _lines(release: Release) -> Iterator[str]:
     """For people to read."""
     yield f"bounds   groups per person: {release.groups}, rows per group: {release.rows}"
     for part in release.measures:
-        one, every = (readable_value(moved * quantum_of(part.measure, release.rows)) for moved in (part.linf, part.l1))
-        yield f"measure  {part.column} = {readable_measure(part.measure)}"
+        one, every = (format_value(moved * quantum_of(part.measure, release.rows)) for moved in (part.linf, part.l1))
+        yield f"measure  {part.column} = {format_measure(part.measure)}"
         yield f"         one person moves a group by {one}, all groups together by {every}"
-    yield from (f"drawn    {part.column} = {readable_statistic(part.statistic)}" for part in release.statistics)
+    yield from (f"drawn    {part.column} = {format_statistic(part.statistic)}" for part in release.statistics)
     for call, answer in zip(release.aggregate.calls, release.answers, strict=True):
         tested = "" if answer.test is None else f", unless {answer.test.exceeding} finds too many people beyond it"
-        yield f"answer   {readable_call(call)} = {readable_answer(answer)}{tested}"
+        yield f"answer   {format_call(call)} = {format_answer(answer)}{tested}"
     if release.partition_selection is not None:
         yield f"groups   selected by {release.partition_selection}"

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.aggregates.estimate import Linear, Ratio
-from dpsql.aggregates.format import readable_statistic
+from dpsql.aggregates.format import format_statistic
 from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, Matched, OverDistinct, SumValues, read_by
 from dpsql.display.numbers import several
-from dpsql.expressions.format import readable_value
+from dpsql.expressions.format import format_value
 from dpsql.expressions.properties import range_of
 from dpsql.intervals import for_all
 from dpsql.limits import LONGEST_COPIED
-from dpsql.pipeline.allocate import DIAGNOSING, SEEKING
-from dpsql.pipeline.auto_bounds import readable_clipped
+from dpsql.pipeline.allocate import AUTO_BOUNDS, DIAGNOSING
+from dpsql.pipeline.auto_bounds import format_clipped
 from dpsql.relation.widths import shortens_texts
 from dpsql.relation.work import heaviest_counted
 
@@ -50,7 +50,7 @@ def bounding_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
     """The contribution bounds of all releases, each note once."""
     said: dict[str, None] = {}
     for release in releases:
-        if release.planned.release.aggregate.is_beside:
+        if release.planned.release.aggregate.is_auxiliary:
             continue
         said |= dict.fromkeys(_bounds_of(release))
     yield from said
@@ -63,16 +63,16 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     if not release.one_row_per_unit and not pairs:
         most = math.inf if release.rows_per_unit is None else release.rows_per_unit
         where = " in a group" if release.aggregate.grouped else ""
-        few = "" if release.few_rows is None else f", for anyone with more than {release.few_rows:,} rows in total"
-        if _bounds_rows(release) and release.in_parts:
-            yield _in_parts(release.few_rows or 0)
+        few = "" if release.light_rows is None else f", for anyone with more than {release.light_rows:,} rows in total"
+        if _bounds_rows(release) and release.is_down_weighted:
+            yield _in_parts(release.light_rows or 0)
         elif _bounds_rows(release) and not _counts_units_alone(release):
             yield _at_most(release.rows, "row", where) + few
-        if release.ranked and most > max(release.groups, release.few_rows or 0):
-            scaled = any(part.is_scaled for part in release.measures)
+        if release.ranked and most > max(release.groups, release.light_rows or 0):
+            scaled = any(part.is_l2_clipped for part in release.measures)
             yield _scaled(release.groups) if scaled else _at_most(release.groups, "group") + few
     for argument, ends in release.presumed:
-        what, (low, high) = readable_clipped(argument), map(readable_value, range_of(ends))
+        what, (low, high) = format_clipped(argument), map(format_value, range_of(ends))
         instead = f"write LEAST({what}, ...) for another bound"
         yield f"{what} is clamped to [{low}, {high}], from max_rows_per_group; {instead}"
     if calibrated.threshold is not None:
@@ -83,7 +83,7 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
 
 def _bounds_rows(release: Release) -> bool:
     """Whether a person may have more rows than count."""
-    most = max(release.rows, release.few_rows or 0)
+    most = max(release.rows, release.light_rows or 0)
     return not release.one_row_per_unit and (release.rows_per_unit is None or release.rows_per_unit > most)
 
 
@@ -139,12 +139,12 @@ def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
         if not isinstance(output.estimate, Ratio) or output.estimate.low is not None or output.release is None:
             continue
         release = releases[output.release].planned.release
-        if release.in_parts:
+        if release.is_down_weighted:
             continue  # all columns count the same parts of the same rows
         sides = [{name for name, _ in side.weights} for side in (output.estimate.above, output.estimate.below)]
         if sides[0] != sides[1] and _bounds_rows(release) and _counts_values(release, sides[0] | sides[1]):
             why = "because its two sides are bounded separately"
-            more = f"anyone has more than {several(max(release.rows, release.few_rows or 0), 'row', 'rows')}"
+            more = f"anyone has more than {several(max(release.rows, release.light_rows or 0), 'row', 'rows')}"
             instead = next(_summed(release, sides[0]), "condition")
             yield f'"{output.name}" is biased if {more}, {why}; AVG({instead}) is not'
 
@@ -159,7 +159,7 @@ def _summed(release: Release, columns: Collection[str]) -> Iterator[str]:
     for part in release.measures:
         summed = None if isinstance(part.measure, OverDistinct) else read_by(part.measure)
         if part.column in columns and isinstance(summed, SumValues):
-            yield readable_clipped(summed.argument)
+            yield format_clipped(summed.argument)
 
 
 def found_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
@@ -167,7 +167,7 @@ def found_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
     for release in releases:
         found = ", ".join(_found(release))
         if found:
-            yield f"bounds found for {float(SEEKING):.0%} of the cost: {found}"
+            yield f"bounds found for {float(AUTO_BOUNDS):.0%} of the cost: {found}"
 
 
 def _found(release: CalibratedRelease) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _found(release: CalibratedRelease) -> Iterator[str]:
     if found.groups is not None:
         yield f"max_groups={found.groups}"
     for value, (low, high) in found.clips:
-        yield f"{readable_clipped(value)} from {float(low):g} to {float(high):g}"
+        yield f"{format_clipped(value)} from {float(low):g} to {float(high):g}"
 
 
 def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
@@ -191,7 +191,7 @@ def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
     for number, release in enumerate(releases):
         for drawn, draw in release.statistics:
             if draw.noise is None:
-                yield f"{names.get((number, drawn.column)) or readable_statistic(drawn.statistic)}: {draw.note}"
+                yield f"{names.get((number, drawn.column)) or format_statistic(drawn.statistic)}: {draw.note}"
 
 
 def diagnosis_notes(
@@ -204,7 +204,7 @@ def diagnosis_notes(
             continue
         (measure,) = release.measures
         counts = dict(zip(table["_k0"].tolist(), table[measure.bounded.column].tolist(), strict=True))
-        steps = range(len(diagnosis.steps) + 1)
+        steps = range(len(diagnosis.bins) + 1)
         noise = measure.noise.half_width(for_all(SURE, len(steps))) << measure.shift
         units = [count if (count := counts.get(step, 0)) > noise else 0 for step in steps]
         yield from _lost(diagnosis, units) if diagnosis.what == "lost" else _fitting(diagnosis, units)
@@ -212,7 +212,7 @@ def diagnosis_notes(
 
 def _lost(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
     """Each bin counts with the midpoint of its range."""
-    ends = (*diagnosis.steps, 2 * diagnosis.steps[-1])
+    ends = (*diagnosis.bins, 2 * diagnosis.bins[-1])
     rows = sum(count * (low + 1 + high) / 2 for count, low, high in zip(units[1:], ends, ends[1:], strict=False))
     if not any(units[1:]):
         yield f"bounding left out next to nothing ({float(DIAGNOSING):.0%} of the cost paid for this estimate)"
@@ -224,9 +224,9 @@ def _lost(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
 def _fitting(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
     """The smallest bound that would count nearly everybody in full, if it is larger than the bound in use."""
     within = accumulate(units)
-    enough = (step for step, count in zip(diagnosis.steps, within, strict=False) if count >= NEARLY_ALL * sum(units))
-    fitting = next(enough, diagnosis.steps[-1])
-    if any(units) and fitting > diagnosis.steps[0]:
+    enough = (step for step, count in zip(diagnosis.bins, within, strict=False) if count >= NEARLY_ALL * sum(units))
+    fitting = next(enough, diagnosis.bins[-1])
+    if any(units) and fitting > diagnosis.bins[0]:
         option = "max_rows_per_group" if diagnosis.what == "rows" else "max_groups"
         yield f"{option}={fitting} would count all {diagnosis.what} of {NEARLY_ALL:.0%} of the people"
 

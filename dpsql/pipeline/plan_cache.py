@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.budget import Budget
-from dpsql.accounting.ledger.journal import Tally
+from dpsql.accounting.ledger.journal import RunningTotals
 from dpsql.errors import InternalError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _watched(public: PublicEnvironment, asked: list[object]) -> PublicEnvironmen
         public,
         public_rows=WatchedRows(public.public_rows, asked),
         post_processor=WatchedConstants(public.post_processor, asked),
-        budget=Budget(public.budget.filter, Tally()),
+        budget=Budget(public.budget.filter, RunningTotals()),
         answers=NoAnswers(),
     )
 
@@ -105,11 +105,11 @@ class WatchedRows:
     _asked: list[object]
 
     @property
-    def stay(self) -> bool:
-        return self._rows.stay
+    def immutable(self) -> bool:
+        return self._rows.immutable
 
     def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
-        if not self.stay:
+        if not self.immutable:
             self._asked.append(query)
         return self._rows.number(query, lists)
 

@@ -15,7 +15,7 @@ from dpsql.aggregates.estimate import (
     Linear,
     Ratio,
     Reported,
-    Smooth,
+    SmoothFunction,
     WithError,
     answer_type,
     as_shown,
@@ -26,21 +26,21 @@ from dpsql.aggregates.estimate import (
 from dpsql.aggregates.release import LEVEL
 from dpsql.aggregates.release_sql import release_sql
 from dpsql.engine_sql.build import SALT, select, with_tables
-from dpsql.engine_sql.tree import Field, Named, tables_read
+from dpsql.engine_sql.tree import Alias, Field, tables_read
 from dpsql.engines.base import PostProcessingTable
 from dpsql.engines.duckdb.render import render, render_term, type_name
 from dpsql.engines.render import filled, quoted
 from dpsql.errors import Unsupported
 from dpsql.expressions.parser_tree import copied, nodes_of
-from dpsql.pipeline.auto_bounds import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
+from dpsql.pipeline.auto_bounds import NO_AUTO_BOUNDS, NOTHING_FOUND, AutoBounds, FoundBounds
 from dpsql.pipeline.format import Output, about_releases, laid_out
 from dpsql.relation.relation import Aggregate
 from dpsql.relation.reports import with_adaptive
 from dpsql.relation.scan_sql import scan_sql
 from dpsql.relation.sql import answers_sql, counted_reports_sql
 from dpsql.result import is_number
-from dpsql.sql.noise_tracking import LOST, MARK, PLAIN, Kind, Made, Rows, follow_noise
-from dpsql.sql.post_processing import chooses_by_noise, columns_read, is_made_of, passed_on
+from dpsql.sql.noise_tracking import LOST, MARK, PLAIN, Kind, Made, NoisyRows, propagate_error
+from dpsql.sql.post_processing import chooses_by_noise, columns_read, is_made_of, passthrough
 from dpsql.sql.rows import reads_release, release_name, reports_name
 from dpsql.sql.syntax import is_interval_end, written
 
@@ -56,15 +56,15 @@ if TYPE_CHECKING:
     from dpsql.pipeline.infer_sensitivity import Measured
     from dpsql.pipeline.track_units import Tracked
     from dpsql.relation.relation import Scan
-    from dpsql.relation.reports import AdaptiveTable, Reports
-    from dpsql.sql.noise_tracking import Followed
+    from dpsql.relation.reports import AdaptiveTable, RandomizedResponses
+    from dpsql.sql.noise_tracking import PropagatedError
 
 # -- counted reports ---------------------------------------------------------------------------------------------------
 # Randomised reports that the post-processing reads: how they are counted, and what becomes of them.
 
 
 @dataclass(frozen=True)
-class CountedReports:
+class CountedResponses:
     """Randomised reports that are counted as they are, and what the post-processing reads of them: estimates."""
 
     name: str
@@ -74,7 +74,7 @@ class CountedReports:
     """How the engine at hand says it."""
 
     @property
-    def reports(self) -> Reports:
+    def reports(self) -> RandomizedResponses:
         assert self.aggregate.reports is not None
         return self.aggregate.reports
 
@@ -91,7 +91,7 @@ class CountedReports:
         return estimates_table(self.name, self.reports)
 
 
-def estimates_table(name: str, reports: Reports) -> PostProcessingTable:
+def estimates_table(name: str, reports: RandomizedResponses) -> PostProcessingTable:
     types = {f"_k{number}": type_name(kind) for number, kind in enumerate(reports.key_types)}
     for number in range(len(reports.calls)):
         found = Reported(f"_a{number}")
@@ -103,27 +103,27 @@ def estimates_table(name: str, reports: Reports) -> PostProcessingTable:
 # Which columns of an answer are computed from noisy ones, and whether their error is found by replaying them.
 
 
-def follow_outputs(
-    query: exp.Query, outputs: Sequence[Output], described: Sequence[tuple[str, str]], tables: Mapping[str, Rows]
-) -> tuple[tuple[Output, ...], Followed | None]:
+def propagate_to_outputs(
+    query: exp.Query, outputs: Sequence[Output], described: Sequence[tuple[str, str]], tables: Mapping[str, NoisyRows]
+) -> tuple[tuple[Output, ...], PropagatedError | None]:
     """The outputs, those without an estimate with the name of their replicas or with the word that they are lost."""
     pairs = list(zip(outputs, (kind for _, kind in described), strict=False))
     is_noisy = any(made.kind for rows in tables.values() for _, made in rows.columns)
     if not is_noisy or not any(map(_is_open, outputs)):
         return tuple(outputs), None
-    followed = follow_noise(query, tables)
+    propagated = propagate_error(query, tables)
     names = [output.name.lower() for output in outputs]
-    if followed is None:
+    if propagated is None:
         # Which of the texts are keys is not known then.
         return tuple(replace(output, lost=_is_open(output) and is_number(kind)) for output, kind in pairs), None
-    columns = followed.made(names)
+    columns = propagated.made(names)
     if len(set(names)) < len(names):
         # Replicas are found by name; what is not noisy needs none.
         columns = [made.lost for made in columns]
     found = tuple(
-        _with_error(*pair, made, chosen=followed.rows.chosen) for pair, made in zip(pairs, columns, strict=True)
+        _with_error(*pair, made, chosen=propagated.rows.chosen) for pair, made in zip(pairs, columns, strict=True)
     )
-    return found, followed if any(output.replica for output in found) else None
+    return found, propagated if any(output.replicate for output in found) else None
 
 
 def _is_open(output: Output) -> bool:
@@ -138,27 +138,27 @@ def _with_error(output: Output, kind: str, made: Made, *, chosen: bool) -> Outpu
     if not is_number(kind):  # a text, a date, a test: there is no interval of those
         return replace(output, is_key=is_key, lost=not output.is_answer)
     is_lost = made.kind is Kind.LOST
-    return replace(output, is_key=is_key, replica=made.replica, lost=is_lost, chosen=output.chosen or chosen)
+    return replace(output, is_key=is_key, replicate=made.replicate, lost=is_lost, chosen=output.chosen or chosen)
 
 
-def plain_rows(columns: Iterable[str]) -> Rows:
+def plain_rows(columns: Iterable[str]) -> NoisyRows:
     """Of a public table."""
-    return Rows(tuple((name, PLAIN) for name in columns))
+    return NoisyRows(tuple((name, PLAIN) for name in columns))
 
 
-def reported_rows(columns: Iterable[str]) -> Rows:
+def reported_rows(columns: Iterable[str]) -> NoisyRows:
     """Of answers that were estimated from randomised reports: what is computed from those is lost."""
-    return Rows(tuple((name, LOST if name.startswith("_a") else PLAIN) for name in columns))
+    return NoisyRows(tuple((name, LOST if name.startswith("_a") else PLAIN) for name in columns))
 
 
-def noisy_rows(columns: Iterable[str], release: Release) -> Rows:
+def noisy_rows(columns: Iterable[str], release: Release) -> NoisyRows:
     """Of a release: its answers are noisy, its keys are not."""
     measures, by_row = {part.column for part in release.measures}, bool(release.levels)
     made = {
         f"_a{number}": Made(Kind.NOISY, f"_a{number}{MARK}", by_row) if _is_of(answer, measures) else LOST
         for number, answer in enumerate(release.answers)
     }
-    return Rows(tuple((name, made.get(name, PLAIN)) for name in columns))
+    return NoisyRows(tuple((name, made.get(name, PLAIN)) for name in columns))
 
 
 def _is_of(answer: Answer, measures: set[str]) -> bool:
@@ -201,9 +201,9 @@ class PlannedRelease:
     """The answers that it reads."""
     answers_met: tuple[Query, ...] = ()
     """How many of their rows one row meets, at the most."""
-    seeking: Seeking = NOTHING_SOUGHT
+    auto_bounds: AutoBounds = NO_AUTO_BOUNDS
     """The bounds that are found before it is asked."""
-    found: Found = NOTHING_FOUND
+    found: FoundBounds = NOTHING_FOUND
     """And what they turned out to be."""
     answers: tuple[tuple[Any, ...], ...] = ()
     """Where randomised reports are counted: all answers that there can be, and what is asked of each."""
@@ -258,7 +258,7 @@ class PlannedRelease:
         return {drawn.column: 0 for drawn in self.release.statistics}
 
     @property
-    def reports(self) -> Reports | None:
+    def reports(self) -> RandomizedResponses | None:
         return self.release.aggregate.reports
 
     @cached_property
@@ -316,7 +316,7 @@ class PublicTable:
 
     @property
     def sql(self) -> str:
-        columns = [Named(Field(part.name), part.declared) for part in self.scan.columns]
+        columns = [Alias(Field(part.name), part.declared) for part in self.scan.columns]
         return self.render(select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns])))
 
     @property
@@ -332,13 +332,13 @@ class PublicTable:
 class Planned:
     request: QueryRequest
     releases: tuple[PlannedRelease, ...]
-    public: tuple[PublicTable | CountedReports, ...]
+    public: tuple[PublicTable | CountedResponses, ...]
     outputs: tuple[Output, ...]
     asked: tuple[tuple[str, ...], tuple[str, ...]]
     """The engine SQL of the releases, with zeros in its blanks, and of the public tables."""
     post_processing: str
     """The SQL above the releases, over tables _release_0, _release_1, ..."""
-    followed: Followed | None = field(repr=False)
+    propagated: PropagatedError | None = field(repr=False)
     """The same once more with replicas of what is noisy, where an output needs them."""
     tracked: Tracked = field(repr=False)
 
@@ -364,7 +364,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
             adaptive=_adaptive(number, measured, public.render),
             answers_met=measured.tracked.releases[number].answers_met,
             answers=_answers(part.aggregate.reports, public),
-            seeking=measured.tracked.releases[number].seeking,
+            auto_bounds=measured.tracked.releases[number].auto_bounds,
             found=measured.tracked.releases[number].found,
         )
         for number, part in enumerate(measured.releases)
@@ -381,11 +381,11 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     tables = [release.post_processing_table for release in releases] + [table.post_processing_table for table in read]
     above = copied(post_processing)
     outputs = _outputs(post_processing, measured)
-    known = passed_on(post_processing, tables)
+    known = passthrough(post_processing, tables)
     sql = written(post_processing)
     described = public.post_processor.describe(sql, tables) if known is None else known
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
-    outputs, followed = follow_outputs(above, outputs, described, _noise_in_tables(releases, read))
+    outputs, propagated = propagate_to_outputs(above, outputs, described, _noise_in_tables(releases, read))
     return Planned(
         request=measured.request,
         releases=releases,
@@ -393,17 +393,17 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
         outputs=outputs,
         asked=asked,
         post_processing=sql,
-        followed=followed,
+        propagated=propagated,
         tracked=measured.tracked,
     )
 
 
 def _noise_in_tables(
-    releases: Sequence[PlannedRelease], public: Sequence[PublicTable | CountedReports]
-) -> dict[str, Rows]:
-    found: dict[str, Rows] = {}
+    releases: Sequence[PlannedRelease], public: Sequence[PublicTable | CountedResponses]
+) -> dict[str, NoisyRows]:
+    found: dict[str, NoisyRows] = {}
     for table in public:
-        rows_of = reported_rows if isinstance(table, CountedReports) else plain_rows
+        rows_of = reported_rows if isinstance(table, CountedResponses) else plain_rows
         found[table.name.lower()] = rows_of(table.post_processing_table.columns)
     for release in releases:
         columns = release.post_processing_table.columns
@@ -412,17 +412,17 @@ def _noise_in_tables(
     return found
 
 
-def _public(measured: Measured, public: PublicEnvironment) -> Iterator[PublicTable | CountedReports]:
+def _public(measured: Measured, public: PublicEnvironment) -> Iterator[PublicTable | CountedResponses]:
     counted = [part for part in measured.public if isinstance(part, Aggregate)]
     for part in measured.public:
         if isinstance(part, Aggregate):
             name = reports_name(counted.index(part))
-            yield CountedReports(name, part, _answers(part.reports, public), public.render)
+            yield CountedResponses(name, part, _answers(part.reports, public), public.render)
         else:
             yield PublicTable(part, columns_read(part, measured.post_processing), public.render)
 
 
-def _answers(reports: Reports | None, public: PublicEnvironment) -> tuple[tuple[Any, ...], ...]:
+def _answers(reports: RandomizedResponses | None, public: PublicEnvironment) -> tuple[tuple[Any, ...], ...]:
     return () if reports is None else tuple(public.post_processor.constants(render(answers_sql(reports))))
 
 
@@ -458,13 +458,13 @@ def _outputs(post_processing: exp.Query, measured: Measured) -> tuple[Output, ..
     return _with_hidden(post_processing, found, number, release.key_names, always)
 
 
-def _outputs_of_reports(post_processing: exp.Select, reports: Reports) -> tuple[Output, ...]:
+def _outputs_of_reports(post_processing: exp.Select, reports: RandomizedResponses) -> tuple[Output, ...]:
     items, keys = post_processing.expressions, [f"_k{number}" for number in range(len(reports.keys))]
     answers = _estimates_of(reports)
     return _with_hidden(post_processing, [estimate_of(item, answers) for item in items], None, keys)
 
 
-def _estimates_of(reports: Reports) -> dict[str, Estimate]:
+def _estimates_of(reports: RandomizedResponses) -> dict[str, Estimate]:
     return {f"_a{number}": Reported(f"_a{number}") for number in range(len(reports.calls))}
 
 
@@ -477,7 +477,7 @@ def _estimates(release: Release) -> dict[str, Estimate]:
     }
 
 
-def _smooth(item: exp.Expr, release: Release) -> Smooth | None:
+def _smooth(item: exp.Expr, release: Release) -> SmoothFunction | None:
     """The error of a variance and its kin, where it stands for itself."""
     column = item.unalias()
     for number, answer in enumerate(release.answers if not release.aggregate.totals else ()):
@@ -509,7 +509,7 @@ def _release_below(post_processing: exp.Select) -> int | None:
     return _number_below(post_processing, "_release")
 
 
-def _reports_below(post_processing: exp.Select, measured: Measured) -> Reports | None:
+def _reports_below(post_processing: exp.Select, measured: Measured) -> RandomizedResponses | None:
     """The question about randomised reports that the post-processing is over."""
     if (number := _release_below(post_processing)) is not None:
         return measured.releases[number].aggregate.reports
@@ -546,7 +546,7 @@ def _with_hidden(
             elif isinstance(estimate, Reported):
                 wanted = (estimate.standard_error, estimate.kurtosis)
             else:
-                sides = estimate.parts if isinstance(estimate, Smooth) else (estimate.above, estimate.below)
+                sides = estimate.parts if isinstance(estimate, SmoothFunction) else (estimate.above, estimate.below)
                 wanted = (*always, *dict.fromkeys(part for side in sides for part, _ in side.weights))
         hidden = tuple((part, positions.setdefault(part, len(items) + len(positions))) for part in wanted)
         is_key, is_answer = is_made_of(item, keys), _is_answer(item)

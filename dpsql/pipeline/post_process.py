@@ -17,7 +17,7 @@ from dpsql.engines.post_processor import Lasting
 from dpsql.engines.render import quoted
 from dpsql.errors import ProgrammingError, SealedExecutionError
 from dpsql.intervals import ends
-from dpsql.mechanisms.replay import REPLICAS, redrawn
+from dpsql.mechanisms.bootstrap import REPLICATES, redrawn
 from dpsql.pipeline.notes import (
     bounding_notes,
     choice_note,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from dpsql.pipeline.environment import Environment
     from dpsql.pipeline.estimate_answers import Estimated
     from dpsql.pipeline.format import Output
-    from dpsql.pipeline.plan_query import CountedReports, PublicTable
-    from dpsql.sql.noise_tracking import Followed
+    from dpsql.pipeline.plan_query import CountedResponses, PublicTable
+    from dpsql.sql.noise_tracking import PropagatedError
 
 # -- replay ------------------------------------------------------------------------------------------------------------
 # Parametric bootstrap: computed columns over noise that is drawn again around the released values.
@@ -79,25 +79,25 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Replay:
-    followed: Followed
+class Bootstrap:
+    propagated: PropagatedError
     outputs: Sequence[Output]
     released: Sequence[Released]
     public: Sequence[tuple[PostProcessingTable, Columns | Lasting]]
     post_processor: PostProcessor
 
-    def replicas(self, column: str, row: tuple[Any, ...]) -> list[NDArray[np.float64]]:
+    def replicates(self, column: str, row: tuple[Any, ...]) -> list[NDArray[np.float64]]:
         """The replicas of a cell, and of all cells in rows that look the same, except those that cannot be computed."""
         return [found[self._places[column]] for found in self._by_row.get(repr(row[: len(self.outputs)]), [])]
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {output.name: place for place, output in enumerate(out for out in self.outputs if out.replica)}
+        return {output.name: place for place, output in enumerate(out for out in self.outputs if out.replicate)}
 
     @cached_property
     def _by_row(self) -> dict[str, list[NDArray[np.float64]]]:
         """The replicas of computed columns, by the visible values of the row."""
-        if sum(part.rows * len(_answers(part, self.followed)) for part in self.released) * REPLICAS > MOST_NUMBERS:
+        if sum(part.rows * len(_answers(part, self.propagated)) for part in self.released) * REPLICATES > MOST_NUMBERS:
             return {}
         try:
             return self._run()
@@ -106,20 +106,20 @@ class Replay:
 
     def _run(self) -> dict[str, list[NDArray[np.float64]]]:
         source = RepeatableRandomness(b"".join(_seed(part) for part in self.released))
-        private = [_with_replicas(part, self.followed, source, self.post_processor) for part in self.released]
+        private = [_with_replicates(part, self.propagated, source, self.post_processor) for part in self.released]
         tables, data = zip(*private, *self.public, strict=True)
         shown = [quoted(output.name) for output in self.outputs]
-        replicas = [
-            quoted(numbered(output.replica, number))
+        replicates = [
+            quoted(numbered(output.replicate, number))
             for output in self.outputs
-            if output.replica
-            for number in range(REPLICAS)
+            if output.replicate
+            for number in range(REPLICATES)
         ]
-        numbers = ", ".join(f"TRY_CAST({name} AS DOUBLE)" for name in replicas)
-        sql = f"SELECT {', '.join(shown)}, [{numbers}] FROM ({self.followed.sql(REPLICAS)})"
+        numbers = ", ".join(f"TRY_CAST({name} AS DOUBLE)" for name in replicates)
+        sql = f"SELECT {', '.join(shown)}, [{numbers}] FROM ({self.propagated.sql(REPLICATES)})"
         found: dict[str, list[NDArray[np.float64]]] = {}
         for *row, cells in self.post_processor.run(sql, tables, data).rows:
-            found.setdefault(repr(tuple(row)), []).append(np.array(cells, dtype=np.float64).reshape(-1, REPLICAS))
+            found.setdefault(repr(tuple(row)), []).append(np.array(cells, dtype=np.float64).reshape(-1, REPLICATES))
         return found
 
 
@@ -129,21 +129,21 @@ def _seed(part: Released) -> bytes:
     return b"".join(np.ma.getdata(part.columns[name]).astype(np.int64).tobytes() for name in names)
 
 
-def _answers(part: Released, followed: Followed) -> dict[str, str]:
+def _answers(part: Released, propagated: PropagatedError) -> dict[str, str]:
     """The noisy columns, and the names of their replicas."""
-    rows = followed.tables[part.release.planned.name]
-    return {name: made.replica for name, made in rows.columns if made.kind is Kind.NOISY}
+    rows = propagated.tables[part.release.planned.name]
+    return {name: made.replicate for name, made in rows.columns if made.kind is Kind.NOISY}
 
 
-def _with_replicas(
-    part: Released, followed: Followed, source: RepeatableRandomness, post_processor: PostProcessor
+def _with_replicates(
+    part: Released, propagated: PropagatedError, source: RepeatableRandomness, post_processor: PostProcessor
 ) -> tuple[PostProcessingTable, Columns]:
     """The release's table, with columns of replicas of its answers."""
-    table, answers = part.release.planned.post_processing_table, _answers(part, followed)
+    table, answers = part.release.planned.post_processing_table, _answers(part, propagated)
     drawn = _answered_again(part, list(answers), source, post_processor)
     wide = {
-        numbered(replica, number): (table.columns[name][0], values)
-        for (name, replica), column in zip(answers.items(), drawn, strict=True)
+        numbered(replicate, number): (table.columns[name][0], values)
+        for (name, replicate), column in zip(answers.items(), drawn, strict=True)
         for number, values in enumerate(column)
     }
     columns = {name: (kind, f"TRY_CAST({quoted(name)} AS {kind})") for name, (kind, _) in wide.items()}
@@ -161,7 +161,7 @@ def _answered_again(
     table, keys = part.release.planned.post_processing_table, part.release.planned.release.key_names
     drawn = _redrawn(part, source)
     stacked = {
-        name: drawn[name].ravel() if name in drawn else np.tile(part.columns[name], REPLICAS)
+        name: drawn[name].ravel() if name in drawn else np.tile(part.columns[name], REPLICATES)
         for name in table.stored
         if name not in keys
     }
@@ -171,14 +171,14 @@ def _answered_again(
     sql, slim = f"SELECT {answers} FROM {quoted(table.name)}", replace(table, stored=stored, columns=columns)
     found = post_processor.run(sql, [slim], [stacked]).cells.columns
     assert found is not None
-    return [column.reshape(REPLICAS, part.rows) for column in found]
+    return [column.reshape(REPLICATES, part.rows) for column in found]
 
 
 def _redrawn(part: Released, source: RepeatableRandomness) -> dict[str, np.ndarray]:
     """The replicas of each noisy column, end to end."""
     levels = part.levels or (part.release.noises,)
     level = np.asarray(part.columns[TOTALS]) if part.levels else np.zeros(part.rows, dtype=np.int64)
-    found = {name: np.zeros((REPLICAS, part.rows), dtype=np.int64) for name in levels[0] if name in part.columns}
+    found = {name: np.zeros((REPLICATES, part.rows), dtype=np.int64) for name in levels[0] if name in part.columns}
     for number, noises in enumerate(levels):
         rows = np.flatnonzero(level == number)
         draws = redrawn([noises[name][0] for name in found], len(rows), source)
@@ -222,7 +222,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
 
 
 def _column(
-    name: str, kind: str, output: Output, estimated: Estimated, environment: Environment, replay: Replay | None
+    name: str, kind: str, output: Output, estimated: Estimated, environment: Environment, replay: Bootstrap | None
 ) -> ResultColumn:
     calibrated = estimated.noisy.charged.calibrated
     return ResultColumn(
@@ -234,7 +234,7 @@ def _column(
         hidden=dict(output.hidden),
         is_key=output.is_key,
         chosen_from=_chosen_from(output, estimated, environment),
-        replicas=None if replay is None or not output.replica else partial(replay.replicas, output.name),
+        replicates=None if replay is None or not output.replicate else partial(replay.replicates, output.name),
         lost=output.lost and is_number(kind),
     )
 
@@ -267,14 +267,14 @@ def _notes(estimated: Estimated, columns: Sequence[ResultColumn], receipt: Recei
 
 def _replay(
     estimated: Estimated, private: Sequence[Columns], tables: Sequence[PostProcessingTable], environment: Environment
-) -> Replay | None:
+) -> Bootstrap | None:
     """The bootstrap of the post-processing, run when somebody looks at an error."""
     calibrated = estimated.noisy.charged.calibrated
-    if calibrated.followed is None:
+    if calibrated.propagated is None:
         return None
     released = zip(calibrated.releases, private, estimated.noises, strict=True)
-    return Replay(
-        calibrated.followed,
+    return Bootstrap(
+        calibrated.propagated,
         calibrated.outputs,
         [Released(*part) for part in released],
         list(zip(tables[len(private) :], estimated.public, strict=True)),
@@ -315,7 +315,7 @@ def _chosen_from(output: Output, estimated: Estimated, environment: Environment)
     """The number of rows to choose from, if noisy values chose them; else 1."""
     if not output.chosen:
         return 1
-    if output.replica:
+    if output.replicate:
         return math.prod(_length(columns or {}) for columns in estimated.columns)
     if output.release is not None:
         return _length(estimated.columns[output.release] or {})
@@ -323,7 +323,7 @@ def _chosen_from(output: Output, estimated: Estimated, environment: Environment)
     return max((_rows(table, data, environment) for table, data in tables), default=1)
 
 
-def _rows(table: PublicTable | CountedReports, data: Columns | Lasting, environment: Environment) -> int:
+def _rows(table: PublicTable | CountedResponses, data: Columns | Lasting, environment: Environment) -> int:
     return environment.post_processor.rows_kept(table.name) if isinstance(data, Lasting) else _length(data)
 
 

@@ -19,12 +19,12 @@ from dpsql.errors import Error
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.properties import range_of
 from dpsql.intervals import for_all
-from dpsql.mechanisms.auto_bounds import Ladder, Setting, Sides, Wish, best_bounds
+from dpsql.mechanisms.auto_bounds import Histogram, Setting, Sides, Wish, best_bounds
 from dpsql.mechanisms.registry import ADDITIVE
 from dpsql.pipeline.allocate import SELECTING
-from dpsql.pipeline.auto_bounds import Found, read_again, with_found
+from dpsql.pipeline.auto_bounds import FoundBounds, read_again, with_found
 from dpsql.pipeline.calibrate_noise import with_noise
-from dpsql.pipeline.choose_mechanism import candidate_within
+from dpsql.pipeline.choose_mechanism import noise_plan_within
 from dpsql.pipeline.infer_sensitivity import infer_sensitivity
 from dpsql.pipeline.plan_query import plan_query
 from dpsql.pipeline.stored_answers import found_in
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression, Known
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.environment import PublicEnvironment
-    from dpsql.relation.relation import AggregateCall, Sought
+    from dpsql.relation.relation import AggregateCall, BinnedBound
 
     Columns = Mapping[str, np.ndarray]
 
@@ -50,7 +50,7 @@ SHY = 1 - Fraction(1, 2**40)
 """Rounding may make the parts of a cost add up to slightly more than the whole; this much less is sure to fit."""
 
 
-def with_bounds_found(
+def with_bounds(
     calibrated: Calibrated,
     number: int,
     drawn: Mapping[int, Columns | None],
@@ -58,9 +58,9 @@ def with_bounds_found(
     public: PublicEnvironment,
 ) -> Calibrated:
     """The query with the found bounds of one release."""
-    seeking = calibrated.releases[number].planned.seeking
+    auto_bounds = calibrated.releases[number].planned.auto_bounds
     if recalled is not None:
-        return _within(calibrated, number, read_again(found_in(recalled), seeking), public)
+        return _within(calibrated, number, read_again(found_in(recalled), auto_bounds), public)
     for found in _ranked(calibrated, number, drawn):
         try:
             return _within(calibrated, number, found, public)
@@ -69,7 +69,7 @@ def with_bounds_found(
     return calibrated
 
 
-def _within(calibrated: Calibrated, number: int, found: Found, public: PublicEnvironment) -> Calibrated:
+def _within(calibrated: Calibrated, number: int, found: FoundBounds, public: PublicEnvironment) -> Calibrated:
     """Replaces one release, which keeps its cost and its name in the ledger."""
     made = made_again(calibrated, number, found, public)
     old = calibrated.releases[number]
@@ -86,77 +86,77 @@ def _within(calibrated: Calibrated, number: int, found: Found, public: PublicEnv
         made,
         request=calibrated.request,
         releases=tuple(kept),
-        candidate=calibrated.candidate,
+        noise_plan=calibrated.noise_plan,
         mechanism=calibrated.mechanism,
     )
 
 
-def made_again(calibrated: Calibrated, number: int, found: Found, public: PublicEnvironment) -> Calibrated:
+def made_again(calibrated: Calibrated, number: int, found: FoundBounds, public: PublicEnvironment) -> Calibrated:
     """The query with these bounds of the release, at no more than the charged cost: that of each statistic, of each
     release, and the delta of each partition selection."""
     tracked = calibrated.tracked
     releases = [
         with_found(release, found) if place == number else release for place, release in enumerate(tracked.releases)
     ]
-    chosen = calibrated.candidate
+    chosen = calibrated.noise_plan
     price = replace(calibrated.request, statistic_epsilon=calibrated.statistic_epsilon)
     planned = plan_query(infer_sensitivity(replace(tracked, request=price, releases=tuple(releases)), public), public)
     totals = [chosen.part(place) * SHY for place in range(len(releases))]
-    again = candidate_within(planned, chosen.mechanism, chosen.filter, totals)
+    again = noise_plan_within(planned, chosen.mechanism, chosen.filter, totals)
     return with_noise(planned, again, calibrated.reason, public.schema.dataset, calibrated.reserved)
 
 
-def _ranked(calibrated: Calibrated, number: int, drawn: Mapping[int, Columns | None]) -> Iterator[Found]:
+def _ranked(calibrated: Calibrated, number: int, drawn: Mapping[int, Columns | None]) -> Iterator[FoundBounds]:
     """The bounds that the histograms suggest, best first."""
     release = calibrated.releases[number]
     planned = release.planned.release
-    found: dict[str, Ladder] = {}
+    found: dict[str, Histogram] = {}
     sides: dict[Expression, Sides] = {}
-    steps: dict[Expression, Sought] = {}
+    bins: dict[Expression, BinnedBound] = {}
     for place, part in enumerate(calibrated.releases):
-        sought, columns = part.planned.release.aggregate.sought, drawn[place]
-        if sought is None or sought.release != number or columns is None:
+        binned, columns = part.planned.release.aggregate.binned, drawn[place]
+        if binned is None or binned.release != number or columns is None:
             continue
-        if sought.value is None:
-            found[sought.what] = _ladder(part, sought, columns)
+        if binned.value is None:
+            found[binned.what] = _histogram(part, binned, columns)
         else:
-            sides[sought.value], steps[sought.value] = _sides(part, sought, columns), sought
-    values = [value for value, _ in release.planned.seeking.values]
+            sides[binned.value], bins[binned.value] = _sides(part, binned, columns), binned
+    values = [value for value, _ in release.planned.auto_bounds.values]
     setting = Setting(
         groups=planned.groups,
         rows=planned.rows,
         all_groups=None if planned.domain is None else planned.domain.size,
         threshold=release.threshold,
-        falloff=ADDITIVE[calibrated.candidate.mechanism].falloff,
+        variance_exponent=ADDITIVE[calibrated.noise_plan.mechanism].variance_exponent,
     )
     wishes = list(_wishes(release, values))
     best = best_bounds(found.get("rows"), found.get("groups"), [sides[value] for value in values], wishes, setting)
     for bounds in best:
-        clips = tuple((value, _ends(steps[value], clip)) for value, clip in zip(values, bounds.clips, strict=True))
-        yield Found(bounds.rows, bounds.groups, clips)
+        clips = tuple((value, _ends(bins[value], clip)) for value, clip in zip(values, bounds.clips, strict=True))
+        yield FoundBounds(bounds.rows, bounds.groups, clips)
 
 
-def _ends(sought: Sought, clip: tuple[int | None, int | None]) -> tuple[Fraction, Fraction]:
+def _ends(binned: BinnedBound, clip: tuple[int | None, int | None]) -> tuple[Fraction, Fraction]:
     """The clip, within the search limits."""
-    low, high = (Fraction(0) if step is None else sought.steps[step] for step in clip)
-    return max(sought.limits[0], sought.origin - low), min(sought.limits[1], sought.origin + high)
+    low, high = (Fraction(0) if edge is None else binned.bins[edge] for edge in clip)
+    return max(binned.limits[0], binned.origin - low), min(binned.limits[1], binned.origin + high)
 
 
-def _ladder(release: CalibratedRelease, sought: Sought, columns: Columns, first: int = 0) -> Ladder:
+def _histogram(release: CalibratedRelease, binned: BinnedBound, columns: Columns, first: int = 0) -> Histogram:
     """The noisy counts of all bins, in order."""
     (measure,) = release.measures
     counted = dict(zip(columns["_k0"].tolist(), columns[measure.bounded.column].tolist(), strict=True))
-    steps = range(len(sought.steps))
-    numbers = [float(counted.get(0 if step == 0 else first + step, 0)) for step in steps]
+    bins = range(len(binned.bins))
+    numbers = [float(counted.get(0 if edge == 0 else first + edge, 0)) for edge in bins]
     sure = measure.noise.half_width(for_all(SURE, len(counted))) << measure.shift
-    return Ladder(tuple(map(float, sought.steps)), tuple(numbers), measure.std, float(sure))
+    return Histogram(tuple(map(float, binned.bins)), tuple(numbers), measure.std, float(sure))
 
 
-def _sides(release: CalibratedRelease, sought: Sought, columns: Columns) -> Sides:
+def _sides(release: CalibratedRelease, binned: BinnedBound, columns: Columns) -> Sides:
     """The histograms of values below and above the origin; the bin next to it belongs to both."""
-    (low, high), origin = sought.limits, sought.origin
-    below = _ladder(release, sought, columns, len(sought.steps)) if low < origin else None
-    return Sides(_ladder(release, sought, columns) if high > origin or below is None else None, below)
+    (low, high), origin = binned.limits, binned.origin
+    below = _histogram(release, binned, columns, len(binned.bins)) if low < origin else None
+    return Sides(_histogram(release, binned, columns) if high > origin or below is None else None, below)
 
 
 # -- what is asked for, and how exact it is at the bounds at hand ------------------------------------------------------
@@ -169,7 +169,7 @@ def _wishes(release: CalibratedRelease, values: list[Expression]) -> Iterator[Wi
     for call, answer in zip(planned.aggregate.calls, planned.answers, strict=True):
         estimate, value = answer.estimate, _value(call, values)
         power = AGGREGATES[call.name].clip_power or 1
-        size = _size(call, planned.knowledge.kept) ** power
+        size = _size(call, planned.facts.surviving) ** power
         if isinstance(estimate, Linear) and {name for name, _ in estimate.weights} <= stds.keys():
             # Counted by their rows, units are the same at the bounds at hand, but not at others.
             of_units = call.distinct and {name for name, _ in estimate.weights} <= units

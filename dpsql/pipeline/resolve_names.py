@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.expressions.parser_tree import copied
 from dpsql.pipeline.format import about_releases, laid_out
-from dpsql.relation.format import readable_aggregate, readable_call
+from dpsql.relation.format import format_aggregate, format_call
 from dpsql.sql.post_processing import undeclared_constants
 from dpsql.sql.query import Resolver
 from dpsql.sql.syntax import shown
@@ -48,7 +48,7 @@ class Resolved:
     def __str__(self) -> str:
         return laid_out(
             [
-                *about_releases([readable_aggregate(part), *map(readable_call, part.calls)] for part in self.releases),
+                *about_releases([format_aggregate(part), *map(format_call, part.calls)] for part in self.releases),
                 *((answer.table.name, [answer.sql]) for answer in self.adaptive),
                 ("post-processing", [shown(self.post_processing)]),
             ]

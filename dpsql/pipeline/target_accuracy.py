@@ -19,7 +19,7 @@ from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.intervals import for_all, half_width
 from dpsql.options import refuse_options
 from dpsql.pipeline.allocate import aimed
-from dpsql.pipeline.choose_mechanism import Candidate, candidate_within, noisy_columns, possible_noises, share_of
+from dpsql.pipeline.choose_mechanism import NoisePlan, eligible_mechanisms, noise_plan_within, noisy_columns, share_of
 from dpsql.pipeline.identity import subject_of
 from dpsql.pipeline.stored_answers import from_text
 from dpsql.result import LEVEL
@@ -49,12 +49,12 @@ class Target:
     level: float
 
 
-def ways_to_meet(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
+def mechanisms_meeting(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, NoisePlan, str]]:
     """The query at its least cost with each mechanism, and the reason, cheapest first."""
     accuracy, budget = planned.request.accuracy, public.budget
     assert accuracy is not None
     refuse_options(planned.request, ("epsilon",), "accuracy=")
-    if any(one.seeking for one in planned.releases):
+    if any(one.auto_bounds for one in planned.releases):
         raise Unsupported(
             f"the query finds its own bounds, and its error depends on them: {accuracy} cannot be promised",
             hint="name max_rows_per_group=2, max_groups=4, SUM(x, contribution_bounds_per_row => (0, 500)); " + PRICE,
@@ -64,7 +64,7 @@ def ways_to_meet(planned: Planned, public: PublicEnvironment) -> list[tuple[Plan
         raise ProgrammingError(
             f"no column of the answer is noisy, so {accuracy} says nothing", hint=f"leave accuracy= out, {PRICE}"
         )
-    searched = [_least(noise, planned, targets, budget.filter) for noise in possible_noises(planned, budget.filter)]
+    searched = [_least(noise, planned, targets, budget.filter) for noise in eligible_mechanisms(planned, budget.filter)]
     found = [(*way, share_of(way[1].loss, budget)) for way in searched if way is not None]
     if not found:
         raise ProgrammingError(
@@ -79,14 +79,14 @@ def ways_to_meet(planned: Planned, public: PublicEnvironment) -> list[tuple[Plan
     return [(asked, way, reason) for asked, way, _ in found]
 
 
-def _least(noise: str, planned: Planned, targets: list[Target], filter_: Filter) -> tuple[Planned, Candidate] | None:
+def _least(noise: str, planned: Planned, targets: list[Target], filter_: Filter) -> tuple[Planned, NoisePlan] | None:
     """The query at the least epsilon that meets all targets with one mechanism, and its noise plan."""
     widths = ((target.estimate, target.release, target.width) for target in targets)
     aims = aimed(planned, widths) if planned.request.weights is None else []
 
-    def tried(step: int) -> tuple[Planned, Candidate]:
+    def tried(step: int) -> tuple[Planned, NoisePlan]:
         asked = replace(planned, request=replace(planned.request, epsilon=_epsilon(step)))
-        return asked, candidate_within(asked, noise, filter_, aims=aims)
+        return asked, noise_plan_within(asked, noise, filter_, aims=aims)
 
     def met(step: int) -> bool:
         _, way = tried(step)
@@ -105,7 +105,7 @@ def _epsilon(step: int) -> Fraction:
     return Fraction(100 + mantissa, 100) * Fraction(10) ** (LEAST_POWER + power)
 
 
-def _width(target: Target, way: Candidate) -> float:
+def _width(target: Target, way: NoisePlan) -> float:
     width = half_width(target.estimate, noisy_columns(way.measures[target.release]), target.level)
     assert width is not None
     return width

@@ -6,15 +6,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import count, select
-from dpsql.engine_sql.tree import Named, tables_read
+from dpsql.engine_sql.tree import Alias, tables_read
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
-from dpsql.expressions.format import readable_properties
+from dpsql.expressions.format import format_properties
 from dpsql.expressions.tree import names_read
 from dpsql.limits import MOST_PUBLIC_GROUPS
-from dpsql.pipeline.auto_bounds import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking, diagnosing, ladders, with_seeking
+from dpsql.pipeline.auto_bounds import (
+    NO_AUTO_BOUNDS,
+    NOTHING_FOUND,
+    AutoBounds,
+    FoundBounds,
+    diagnosing,
+    histograms,
+    with_auto_bounds,
+)
 from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
-from dpsql.relation.facts import Knowledge, knowledge_of
+from dpsql.relation.facts import ColumnFacts, facts_of
 from dpsql.relation.relation import CrossUnitJoin, Filter, Project
 from dpsql.relation.sql import listed_keys_sql, relation_sql, rows_per_unit
 from dpsql.relation.units import bounding_scans, different_units, one_row_per_unit, parts_of, reads_unit, scans_of
@@ -50,16 +58,16 @@ class TrackedRelease:
     one_row_per_unit: bool
     rows_per_unit: tuple[int | None, ...]
     """The most rows per unit if the schema is right; for a join across people, one number per side."""
-    knowledge: Knowledge
+    facts: ColumnFacts
     domain: Domain | ListedKeys | None
     """The public groups; None if the keys are private, and groups are selected by a threshold."""
     across: CrossUnitJoin | None
     """The join across people below the aggregate, if there is one."""
     answers_met: tuple[Query, ...] = ()
     """Queries for how many rows of a pending answer one row is joined with, to be checked later (relation/work.py)."""
-    seeking: Seeking = NOTHING_SOUGHT
+    auto_bounds: AutoBounds = NO_AUTO_BOUNDS
     """The auto bounds that are still to be found."""
-    found: Found = NOTHING_FOUND
+    found: FoundBounds = NOTHING_FOUND
     """The auto bounds that were found."""
 
     def contribution(self, request: QueryRequest) -> tuple[int, int]:
@@ -84,7 +92,7 @@ class TrackedRelease:
             groups = "people's own" if self.domain is None else f"public, at most {self.domain.size:,}"
             yield f"groups   {groups}"
         read = names_read(*self.aggregate.keys, *(value for call in self.aggregate.calls for value in call.arguments))
-        yield from (f"column   {name}: {readable_properties(self.knowledge.kept[name])}" for name in sorted(read))
+        yield from (f"column   {name}: {format_properties(self.facts.surviving[name])}" for name in sorted(read))
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
     )
     _check_clauses(resolved.request, releases)
     releases = tuple(
-        with_seeking(release, resolved.request.by_clause(release.aggregate.clause)) for release in releases
+        with_auto_bounds(release, resolved.request.by_clause(release.aggregate.clause)) for release in releases
     )
     for number, release in enumerate(releases):
         if release.domain is None and _is_asked_again(number, resolved):
@@ -123,7 +131,7 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
     releases += tuple(
         _track(aggregate, frozenset(), resolved, public)
         for number, release in enumerate(releases)
-        for aggregate in ladders(release, number)
+        for aggregate in histograms(release, number)
     )
     return Tracked(resolved.request, releases, resolved.public, resolved.adaptive, resolved.post_processing)
 
@@ -134,10 +142,10 @@ def _track(
     above = (*aggregate.keys, *(argument for call in aggregate.calls for argument in call.arguments))
     source, answers_met = bound_work(aggregate.source, above, lambda sql: _counted(sql, resolved, public))
     aggregate = replace(aggregate, source=source)
-    knowledge = knowledge_of(source)
+    facts = facts_of(source)
     domain: Domain | ListedKeys | None
     if aggregate.listed is None:
-        domain = public_domain(aggregate.keys, aggregate.source, knowledge.listed, MOST_PUBLIC_GROUPS)
+        domain = public_domain(aggregate.keys, aggregate.source, facts.declared, MOST_PUBLIC_GROUPS)
     else:
         _check_list(aggregate, aggregate.listed, resolved, public)
         domain = ListedKeys(aggregate.listed, aggregate.keys, MOST_PUBLIC_GROUPS)
@@ -151,7 +159,7 @@ def _track(
         scans=scans,
         one_row_per_unit=single,
         rows_per_unit=most_rows,
-        knowledge=knowledge,
+        facts=facts,
         domain=domain,
         across=across,
         answers_met=answers_met,
@@ -239,7 +247,7 @@ def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, publ
             "an outer join cannot keep the rows of an answer that is not there yet",
             hint="use an inner join, or list the keys: VALUES or a public table",
         )
-    number = public.public_rows.number(select([Named(count(), "n")], keys), lists)
+    number = public.public_rows.number(select([Alias(count(), "n")], keys), lists)
     if aggregate.listed_once and number < public.public_rows.number(_count_rows(listed), lists):
         raise Unsupported(
             "the outer join keeps public rows, several in a group, and COUNT(*) counts those that no person matches",
@@ -252,7 +260,7 @@ def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, publ
 
 
 def _count_rows(listed: Relation) -> Query:
-    return select([Named(count(), "n")], relation_sql(listed, ()))
+    return select([Alias(count(), "n")], relation_sql(listed, ()))
 
 
 def _check_clauses(request: QueryRequest, releases: tuple[TrackedRelease, ...]) -> None:

@@ -121,7 +121,7 @@ def _at(row: Row, keys: Sequence[int]) -> Row:
     return tuple(row[key] for key in keys)
 
 
-# -- which rows ------------------------------------------------------------------------------------------------------
+# -- which rows --------------------------------------------------------------------------------------------------------
 
 
 def _dated(rows: Sequence[Row], keys: Sequence[int], noisy: int, most: int) -> Chosen:
@@ -162,7 +162,7 @@ def _size(value: object) -> float:
     return -math.inf if math.isnan(size) else size
 
 
-# -- where they stand ------------------------------------------------------------------------------------------------
+# -- where they stand --------------------------------------------------------------------------------------------------
 
 
 def _labels(places: Sequence[Row]) -> tuple[Row, ...]:
@@ -186,7 +186,7 @@ PLACES: dict[Kind, Callable[[Sequence[Row]], tuple[Row, ...]]] = {
 }
 
 
-# -- what is drawn there ---------------------------------------------------------------------------------------------
+# -- what is drawn there -----------------------------------------------------------------------------------------------
 
 
 def _panel(column: ResultColumn, position: int, rows: Sequence[Row]) -> Panel:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.expressions.narrow import conjuncts, kept_properties
 from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, names_read, properties_of, substituted
-from dpsql.relation.facts import knowledge_of
+from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Filter, Relation, SemiJoin
 from dpsql.relation.units import is_tracked
 
@@ -131,4 +131,4 @@ def _renamed_test(test: SemiJoin, renamed: Mapping[Expression, Column]) -> SemiJ
 
 def _outside(test: SemiJoin) -> set[str]:
     """The columns of the outer rows that a test reads."""
-    return names_read(test.condition) - knowledge_of(test.other).properties.keys()
+    return names_read(test.condition) - facts_of(test.other).any_row.keys()

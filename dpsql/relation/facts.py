@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.engine_sql.build import WIDE, apply, cast, count, double, in_64_bits, integer, nonzero, test, total, when
-from dpsql.engine_sql.tree import Constant, Fold, TryCast
+from dpsql.engine_sql.tree import AggFunc, Constant, TryCast
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.emit import emit_value, written
 from dpsql.expressions.narrow import conjuncts, kept_properties, narrow
@@ -45,7 +45,7 @@ from dpsql.relation.relation import (
     ValuesTable,
     Window,
 )
-from dpsql.relation.units import is_tracked, once_per_node, one_row_per_unit
+from dpsql.relation.units import is_tracked, memoized_on_node, one_row_per_unit
 from dpsql.schema.types import WIDEST_DECIMAL, Boolean, Decimal, Double, Integer, Text
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ SUMMED_DIGITS = 18
 class Parts:
     """An aggregate that is computed from several: the calls, and the expression over their columns."""
 
-    calls: tuple[Fold, ...]
+    calls: tuple[AggFunc, ...]
     whole: Callable[[Sequence[Term]], Term]
 
 
@@ -99,7 +99,7 @@ def _as_integer(parts: Sequence[Term]) -> Term:
     return in_64_bits(parts[0])
 
 
-# -- decimals ---------------------------------------------------------------------------------------------------------
+# -- decimals ----------------------------------------------------------------------------------------------------------
 
 
 def _check_digits(asked: AggregateCall, properties: Properties) -> None:
@@ -120,14 +120,14 @@ def _check_digits(asked: AggregateCall, properties: Properties) -> None:
 def _decimal_parts(value: Term, kind: Decimal, average: bool) -> Parts:
     fitted = TryCast(value, Decimal(SUMMED_DIGITS, kind.scale))
     if not average:
-        summed = Fold("sum", (fitted,), kind=sum_type(kind))
+        summed = AggFunc("sum", (fitted,), kind=sum_type(kind))
         return Parts((summed,), lambda parts: cast(parts[0], sum_type(kind)))
     wide = Decimal(WIDEST_DECIMAL, kind.scale)
     digits = apply("*", cast(fitted, wide), Constant(10**kind.scale, Decimal(kind.scale + 1, 0)), kind=wide)
     return _average_parts(total(in_64_bits(digits)), value, 10**kind.scale)
 
 
-def _average_parts(summed: Fold, value: Term, scale: int) -> Parts:
+def _average_parts(summed: AggFunc, value: Term, scale: int) -> Parts:
     """An exact total of integers in fixed point: `scale` of them are one."""
 
     def whole(parts: Sequence[Term]) -> Term:
@@ -136,7 +136,7 @@ def _average_parts(summed: Fold, value: Term, scale: int) -> Parts:
         mean = apply("/", cast(sum_, Double()), nonzero(divisor, integer(0)), kind=Double())
         return _between(mean, cast(least, Double()), cast(most, Double()))
 
-    return Parts((summed, count(value), Fold("min", (value,)), Fold("max", (value,))), whole)
+    return Parts((summed, count(value), AggFunc("min", (value,)), AggFunc("max", (value,))), whole)
 
 
 def _between(mean: Term, least: Term, most: Term) -> Term:
@@ -144,7 +144,7 @@ def _between(mean: Term, least: Term, most: Term) -> Term:
     return apply("greatest", apply("least", mean, most, kind=Double()), least, kind=Double())
 
 
-# -- doubles ----------------------------------------------------------------------------------------------------------
+# -- doubles -----------------------------------------------------------------------------------------------------------
 
 
 def _power(asked: AggregateCall, properties: Properties) -> int:
@@ -166,7 +166,7 @@ def _double_parts(value: Term, power: int, average: bool) -> Parts:
     high = apply("trunc", _times(value, HIGH_BITS - power), kind=Double())
     rest = apply("-", value, _times(high, power - HIGH_BITS), kind=Double())
     low = _times(rest, HIGH_BITS + LOW_BITS - power)
-    least, most = (Fold(name, (value,), kind=Double()) for name in ("min", "max"))
+    least, most = (AggFunc(name, (value,), kind=Double()) for name in ("min", "max"))
     calls = (total(in_64_bits(high)), total(in_64_bits(low)), count(value), least)
 
     def summed(parts: Sequence[Term]) -> Term:
@@ -326,60 +326,60 @@ def per_unit_parts(asked: AggregateCall, known: Known) -> Parts:
         case "COUNT" if not arguments:
             return _as_it_is(count())
         case "COUNT":
-            return _as_it_is(Fold("count", tuple(arguments), asked.distinct, kind=Integer()))
+            return _as_it_is(AggFunc("count", tuple(arguments), asked.distinct, kind=Integer()))
         case "SUM" | "AVG":
             return sum_parts(asked, arguments[0], properties_of(asked.arguments[0], known))
         case "ANY_VALUE":
-            return _as_it_is(Fold("min", tuple(arguments)))
+            return _as_it_is(AggFunc("min", tuple(arguments)))
         case _:
-            return _as_it_is(Fold(asked.name.lower(), tuple(arguments)))
+            return _as_it_is(AggFunc(asked.name.lower(), tuple(arguments)))
 
 
-def _as_it_is(fold: Fold) -> Parts:
+def _as_it_is(fold: AggFunc) -> Parts:
     return Parts((fold,), lambda parts: parts[0])
 
 
-# -- knowledge ---------------------------------------------------------------------------------------------------------
+# -- column facts ------------------------------------------------------------------------------------------------------
 # Facts about the columns of a relation, in three strengths.
 #
-# `properties` hold for every row that an engine may look at while it evaluates an expression: engines are free to
+# `any_row` holds for every row that an engine may look at while it evaluates an expression: engines are free to
 # evaluate a projection before a filter, so a WHERE does not count. Expressions are written with it (where can there be
-# a NULL?), and fail on no row whatever it says. `kept` holds for the rows that survive the filters; it chooses clamps
-# and what is counted. `listed` takes the schema at its word that a column has no NULL: it chooses public groups, which
-# NULL is among only if it is declared. A row that breaks its declaration is in none of them, but is counted as what it
-# is.
+# a NULL?), and fail on no row whatever it says. `surviving` holds for the rows that survive the filters; it chooses
+# clamps and what is counted. `declared` takes the schema at its word that a column has no NULL: it chooses public
+# groups, which NULL is among only if it is declared. A row that breaks its declaration is in none of them, but is
+# counted as what it is.
 
 
 @dataclass(frozen=True)
-class Knowledge:
-    properties: Known
-    kept: Known
-    listed: Known
+class ColumnFacts:
+    any_row: Known
+    surviving: Known
+    declared: Known
 
     def properties_of(self, expression: Expression) -> Properties:
-        return properties_of(expression, self.properties)
+        return properties_of(expression, self.any_row)
 
 
 Below: TypeAlias = "Callable[[Relation], Known]"
 """Facts of one strength about the inputs of a relation."""
 
 
-@once_per_node
-def knowledge_of(relation: Relation) -> Knowledge:
+@memoized_on_node
+def facts_of(relation: Relation) -> ColumnFacts:
     if isinstance(relation, Scan):
         return _scan_facts(relation)
-    return Knowledge(
+    return ColumnFacts(
         _properties(relation),
-        surviving(relation, lambda below: knowledge_of(below).kept),
-        surviving(relation, lambda below: knowledge_of(below).listed),
+        surviving(relation, lambda below: facts_of(below).surviving),
+        surviving(relation, lambda below: facts_of(below).declared),
     )
 
 
-def _scan_facts(scan: Scan) -> Knowledge:
+def _scan_facts(scan: Scan) -> ColumnFacts:
     """The properties of a scanned column, which may be NULL even if it is declared not to be: the scan drops no row."""
     declared = {column.name: column.properties for column in scan.columns}
     kept = {column.name: maybe_null(column.properties, not column.never_null) for column in scan.columns}
-    return Knowledge(_maybe(declared, missing=True), kept, declared)
+    return ColumnFacts(_maybe(declared, missing=True), kept, declared)
 
 
 def _properties(relation: Relation) -> Known:
@@ -387,14 +387,14 @@ def _properties(relation: Relation) -> Known:
         case Project():
             return {name: _computed(value) for name, value in values_of(relation).items()}
         case Filter(source):
-            return knowledge_of(source).properties
+            return facts_of(source).any_row
         case PerUnit(source, keys):
-            known = knowledge_of(source).properties
+            known = facts_of(source).any_row
             return {name: properties_of(key, known) for name, key in keys} | _called(relation, known)
         case SetOp(_, left, right):
-            return _either(knowledge_of(left).properties, knowledge_of(right).properties)
+            return _either(facts_of(left).any_row, facts_of(right).any_row)
         case _:
-            return _combined(relation, lambda below: knowledge_of(below).properties)
+            return _combined(relation, lambda below: facts_of(below).any_row)
 
 
 def _computed(value: Written) -> Properties:
@@ -444,11 +444,11 @@ def _combined(relation: Relation, known_of: Below) -> Known:
     raise AssertionError(relation)
 
 
-@once_per_node
+@memoized_on_node
 def values_of(project: Relation) -> dict[str, Written]:
     """The columns of a projection, written."""
     assert isinstance(project, Project)
-    known = knowledge_of(project.source).properties
+    known = facts_of(project.source).any_row
     return {name: written(expression, known) for name, expression in project.columns}
 
 
@@ -483,16 +483,16 @@ def _window_properties(window: WindowCall, known: Known, single: bool) -> Proper
 # are clamped to it, as to declared bounds; conditions and keys see the values unclamped.
 
 
-@once_per_node
+@memoized_on_node
 def expected_of(relation: Relation, rows: int) -> Known:
     """The facts about surviving rows; a missing end becomes the one that `rows` rows of a unit would give."""
     if isinstance(relation, Scan):
-        return knowledge_of(relation).kept
+        return facts_of(relation).surviving
     expected = dict(surviving(relation, lambda below: expected_of(below, rows)))
     if isinstance(relation, PerUnit):
         known = expected_of(relation.source, rows)
         expected |= {name: _filled(expected[name], _of_rows(call, known, rows)) for name, call in relation.calls}
-    return {name: _filled(properties, expected[name]) for name, properties in knowledge_of(relation).kept.items()}
+    return {name: _filled(properties, expected[name]) for name, properties in facts_of(relation).surviving.items()}
 
 
 def _of_rows(call: AggregateCall, known: Known, rows: int) -> Properties | None:
@@ -553,7 +553,7 @@ def _scanned(relation: Relation, name: str) -> tuple[Scan, ScanColumn] | None:
             value = next((value for column, value in columns if column == name), None)
             return _scanned(source, value.name) if isinstance(value, Column) else None
         case Join(left, right, "INNER"):
-            return _scanned(left if name in knowledge_of(left).properties else right, name)
+            return _scanned(left if name in facts_of(left).any_row else right, name)
     return None
 
 
@@ -643,9 +643,9 @@ def _matches_once(rows: Relation, public: Relation, condition: Expression | None
     """Whether a row has at most one match, because public rows are distinct and compared in all columns."""
     if not _are_different(public) or condition is None:
         return False
-    own = knowledge_of(rows).properties.keys()
+    own = facts_of(rows).any_row.keys()
     compared = {name for part in conjuncts(condition) for name, other in equated(part) if names_read(other) <= own}
-    return compared >= knowledge_of(public).properties.keys()
+    return compared >= facts_of(public).any_row.keys()
 
 
 def _are_different(relation: Relation) -> bool:
@@ -654,7 +654,7 @@ def _are_different(relation: Relation) -> bool:
         case Distinct():
             return True
         case Project(source, columns):
-            return _are_different(source) and knowledge_of(source).properties.keys() <= {
+            return _are_different(source) and facts_of(source).any_row.keys() <= {
                 value.name for _, value in columns if isinstance(value, Column)
             }
     return False

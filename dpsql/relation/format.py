@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.format import readable, readable_value
+from dpsql.expressions.format import format_expression, format_value
 from dpsql.expressions.tree import Column
 from dpsql.relation.relation import (
     CrossUnitJoin,
@@ -32,76 +32,77 @@ WIDEST = 100
 """What is longer is written on several lines."""
 
 
-def readable_aggregate(aggregate: Aggregate) -> str:
-    keys = f"[{', '.join(map(readable, aggregate.keys))}]" if aggregate.keys else ""
-    below = [readable_relation(aggregate.source)]
+def format_aggregate(aggregate: Aggregate) -> str:
+    keys = f"[{', '.join(map(format_expression, aggregate.keys))}]" if aggregate.keys else ""
+    below = [format_relation(aggregate.source)]
     if aggregate.listed is not None:
-        below.append(f"groups of {readable_relation(aggregate.listed)}")
+        below.append(f"groups of {format_relation(aggregate.listed)}")
     return _laid_out(f"Aggregate{keys}", below)
 
 
-def readable_relation(relation: Relation) -> str:
+def format_relation(relation: Relation) -> str:
     match relation:
         case Scan(table=table):
             return f"Scan {table}"
         case ValuesTable(name):
             return f"ValuesTable {name}"
         case Filter(source, condition):
-            return _laid_out(f"Filter[{readable(condition)}]", [readable_relation(source)])
+            return _laid_out(f"Filter[{format_expression(condition)}]", [format_relation(source)])
         case Project(source, columns):
-            return _laid_out(f"Project[{_columns(columns)}]", [readable_relation(source)])
+            return _laid_out(f"Project[{_columns(columns)}]", [format_relation(source)])
         case Join(left, right, kind, condition):
             name = "Join" if kind == "INNER" else f"{kind.capitalize()}Join"
-            return _laid_out(name + _test(condition), [readable_relation(left), readable_relation(right)])
+            return _laid_out(name + _test(condition), [format_relation(left), format_relation(right)])
         case CrossUnitJoin(left=left, right=right, pairs=_, condition=condition):
             return _laid_out(
-                f"CrossUnitJoin[{readable(condition)}]", [readable_relation(left), readable_relation(right)]
+                f"CrossUnitJoin[{format_expression(condition)}]", [format_relation(left), format_relation(right)]
             )
         case SemiJoin(source, other, condition, negated):
             name = "AntiJoin" if negated else "SemiJoin"
-            return _laid_out(name + _test(condition), [readable_relation(source), readable_relation(other)])
+            return _laid_out(name + _test(condition), [format_relation(source), format_relation(other)])
         case Mark(test, name):
-            return _laid_out(f"Mark[{name}]", [readable_relation(test)])
+            return _laid_out(f"Mark[{name}]", [format_relation(test)])
         case SetOp(kind, left, right):
-            return _laid_out(f"SetOp[{kind}]", [readable_relation(left), readable_relation(right)])
+            return _laid_out(f"SetOp[{kind}]", [format_relation(left), format_relation(right)])
         case Distinct(source):
-            return _laid_out("Distinct", [readable_relation(source)])
+            return _laid_out("Distinct", [format_relation(source)])
         case PerUnit(source, keys, calls):
-            made = [f"{readable_call(call)} AS {name}" for name, call in calls]
-            return _laid_out(f"PerUnit[{', '.join([_columns(keys), *made])}]", [readable_relation(source)])
+            made = [f"{format_call(call)} AS {name}" for name, call in calls]
+            return _laid_out(f"PerUnit[{', '.join([_columns(keys), *made])}]", [format_relation(source)])
         case Window(source, columns):
             made = [f"{_window(call)} AS {name}" for name, call in columns]
-            return _laid_out(f"Window[{', '.join(made)}]", [readable_relation(source)])
+            return _laid_out(f"Window[{', '.join(made)}]", [format_relation(source)])
         case LightUnits(source, most_rows):
-            return _laid_out(f"LightUnits[at most {most_rows:,} rows]", [readable_relation(source)])
+            return _laid_out(f"LightUnits[at most {most_rows:,} rows]", [format_relation(source)])
 
 
-def readable_call(call: AggregateCall) -> str:
-    arguments = ", ".join(map(readable, call.arguments)) or "*"
+def format_call(call: AggregateCall) -> str:
+    arguments = ", ".join(map(format_expression, call.arguments)) or "*"
     if call.fraction is not None:
-        arguments += f", {readable_value(call.fraction)}"
-    bounds = "" if call.group_bounds is None else " within [{}, {}]".format(*map(readable_value, call.group_bounds))
+        arguments += f", {format_value(call.fraction)}"
+    bounds = "" if call.group_bounds is None else " within [{}, {}]".format(*map(format_value, call.group_bounds))
     return f"{call.name}({'DISTINCT ' * call.distinct}{arguments}){bounds}"
 
 
 def _window(window: WindowCall) -> str:
-    keys = f"PARTITION BY the unit{''.join(f', {readable(key)}' for key in window.keys)}"
+    keys = f"PARTITION BY the unit{''.join(f', {format_expression(key)}' for key in window.keys)}"
     order = [
-        f"{readable(part.expression)}{' DESC' * part.descending} NULLS {'FIRST' if part.nulls_first else 'LAST'}"
+        format_expression(part.expression)
+        + f"{' DESC' * part.descending} NULLS {'FIRST' if part.nulls_first else 'LAST'}"
         for part in window.order
     ]
     frame = window.frame and f"{window.frame.kind} BETWEEN {window.frame.start} AND {window.frame.end}"
     parts = [keys, *([f"ORDER BY {', '.join(order)}"] if order else []), *([frame] if frame else [])]
-    return f"{readable_call(window.call)} OVER ({' '.join(parts)})"
+    return f"{format_call(window.call)} OVER ({' '.join(parts)})"
 
 
 def _test(condition: Expression | None) -> str:
-    return "" if condition is None else f"[{readable(condition)}]"
+    return "" if condition is None else f"[{format_expression(condition)}]"
 
 
 def _columns(columns: tuple[tuple[str, Expression], ...]) -> str:
     return ", ".join(
-        name if isinstance(value, Column) and value.name == name else f"{readable(value)} AS {name}"
+        name if isinstance(value, Column) and value.name == name else f"{format_expression(value)} AS {name}"
         for name, value in columns
     )
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpsql.errors import Place
     from dpsql.expressions.properties import Limit, Properties
     from dpsql.expressions.tree import Expression
-    from dpsql.relation.reports import Reports
+    from dpsql.relation.reports import RandomizedResponses
     from dpsql.schema.model import Collected, Contribution
     from dpsql.schema.types import ColumnType
 
@@ -304,16 +304,16 @@ class Diagnosis:
     """A histogram of units for `diagnose`: each unit counts in the first bin that its number does not exceed."""
 
     what: Literal["rows", "groups", "lost"]
-    steps: tuple[int, ...]
+    bins: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sought:
+class BinnedBound:
     """A log-spaced histogram from which the bounds of another release are found (pipeline/auto_bounds.py)."""
 
     release: int
     what: Literal["rows", "groups", "values"]
-    steps: tuple[Fraction, ...]
+    bins: tuple[Fraction, ...]
     """The candidate bounds, in rising order."""
     value: Expression | None = None
     """The value to be clipped, at a number of bins from the origin."""
@@ -339,16 +339,16 @@ class Aggregate:
     """Public rows that list the groups, if an outer join names them."""
     listed_once: bool = False
     """Whether each of these rows must be a group of its own."""
-    reports: Reports | None = None
+    reports: RandomizedResponses | None = None
     """The query over randomised answers, whose reports are the last keys."""
     diagnosis: Diagnosis | None = None
     """Set if this is a histogram for `diagnose`."""
-    sought: Sought | None = None
+    binned: BinnedBound | None = None
     """Set if this is a histogram for `"auto"` bounds."""
     clause: int | None = None
     """The number of its options clause, if the query has several."""
 
     @property
-    def is_beside(self) -> bool:
+    def is_auxiliary(self) -> bool:
         """Whether it is an auxiliary release, about the bounds of another one."""
-        return self.diagnosis is not None or self.sought is not None
+        return self.diagnosis is not None or self.binned is not None

@@ -17,7 +17,7 @@ from fractions import Fraction
 from math import prod
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from dpsql.engine_sql.tree import Part, Values, With
+from dpsql.engine_sql.tree import CTE, Values, With
 from dpsql.expressions.properties import exact_value, one_of
 from dpsql.expressions.tree import Column, substituted
 from dpsql.expressions.tree import Literal as Constant
@@ -55,11 +55,11 @@ class AdaptiveTable:
     """None while they are unknown."""
 
     @property
-    def part(self) -> Part:
+    def part(self) -> CTE:
         """The definition, for a WITH clause."""
         names, kinds = zip(*self.columns, strict=True)
         missing = ((None,) * len(kinds),) if self.single else ()
-        return Part(self.name, Values(names, kinds, missing if self.rows is None else self.rows))
+        return CTE(self.name, Values(names, kinds, missing if self.rows is None else self.rows))
 
 
 def with_adaptive(tables: Iterable[AdaptiveTable], query: Query) -> Query:
@@ -126,7 +126,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class ReportCall:
+class ResponseCall:
     """COUNT, SUM or AVG of a function of the answers; without an argument, COUNT of rows."""
 
     name: Literal["COUNT", "SUM", "AVG"]
@@ -136,7 +136,7 @@ class ReportCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reports:
+class RandomizedResponses:
     """The query over answers, above a release that counts reports; the reports are its last keys."""
 
     columns: tuple[Report, ...]
@@ -144,7 +144,7 @@ class Reports:
     keys: tuple[int | Expression, ...]
     """The keys of the query: the number of a key of the release, or a function of the answers."""
     key_types: tuple[ColumnType, ...]
-    calls: tuple[ReportCall, ...]
+    calls: tuple[ResponseCall, ...]
     is_free: bool
     """Whether the query reads no other private column, so that reports are counted without noise."""
 

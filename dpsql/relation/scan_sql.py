@@ -13,12 +13,12 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import UNIT, all_of, apply, clamp, finite, finite_clamp, integer, one_zero, test, when
-from dpsql.engine_sql.tree import Constant, Derived, Field, Joined, Named, Select, Stored, Table
+from dpsql.engine_sql.tree import Alias, Constant, Field, Joined, Select, Stored, Subquery, Table
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import MIRRORED, conjuncts
 from dpsql.expressions.properties import midnight
 from dpsql.expressions.tree import Call, Column, Literal, names_read
-from dpsql.relation.facts import knowledge_of
+from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Filter, Join, Project, Relation, Scan, SemiJoin, StoredTest, Unit
 from dpsql.relation.units import is_tracked, scans_of
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
@@ -48,7 +48,7 @@ def listed_keys(relation: Relation, keys: tuple[Expression, ...], reading: Itera
 
     NULL must be no group itself, for it would have the rows of other texts too.
     """
-    listed = knowledge_of(relation).listed
+    listed = facts_of(relation).declared
     return [
         key.name
         for key in keys
@@ -75,7 +75,7 @@ def _as_it_is(relation: Relation, name: str, how: AsStored) -> Relation | None:
             below = _as_it_is(relation.source, name, how)
             return None if below is None else replace(relation, source=below)
         case Join(condition=condition) if name not in names_read(condition):
-            if name in knowledge_of(relation.left).properties:
+            if name in facts_of(relation.left).any_row:
                 left = _as_it_is(relation.left, name, how)
                 return None if left is None else replace(relation, left=left)
             right = _as_it_is(relation.right, name, how)
@@ -100,13 +100,13 @@ def scan_sql(scan: Scan, names: list[str]) -> Select:
     for name in names:
         if found[name].collected is not None:
             raise _never_seen(found[name])
-    chosen = tuple(Named(_column(found[name]), name) for name in names)
+    chosen = tuple(Alias(_column(found[name]), name) for name in names)
     where = [condition for name in names if (condition := _counts(found[name])) is not None]
     where += map(_stored_test_sql, scan.tests)
     if scan.unit is None:
         return Select(chosen, Table(scan.table, ROWS), all_of(where) if where else None)
     source, unit = _with_unit(scan.table, scan.unit)
-    return Select((Named(unit, UNIT), *chosen), source, all_of([test("is not null", unit), *where]))
+    return Select((Alias(unit, UNIT), *chosen), source, all_of([test("is not null", unit), *where]))
 
 
 def _column(column: ScanColumn) -> Term:
@@ -144,7 +144,7 @@ def _with_unit(table: str, unit: Unit) -> tuple[Source, Term]:
         return rows, _typed(unit.column, unit.type, only_compared=True)
     hop = unit.path[0]
     meets = test("=", _typed(hop.column, hop.type), Field(KEY, OWNERS))
-    return Joined("INNER", rows, Derived(owners_sql(unit), OWNERS), meets), Field(UNIT, OWNERS)
+    return Joined("INNER", rows, Subquery(owners_sql(unit), OWNERS), meets), Field(UNIT, OWNERS)
 
 
 def owners_sql(unit: Unit) -> Select:
@@ -152,7 +152,7 @@ def owners_sql(unit: Unit) -> Select:
     hop, *rest = unit.path
     source, owner = _with_unit(hop.to_table, replace(unit, path=tuple(rest)))
     key = _typed(hop.to_column, hop.type)
-    return Select((Named(key, KEY), Named(owner, UNIT)), source, test("is not null", owner))
+    return Select((Alias(key, KEY), Alias(owner, UNIT)), source, test("is not null", owner))
 
 
 def _typed(column: str, kind: ColumnType, *, only_compared: bool = False) -> Term:
@@ -305,7 +305,7 @@ def _tested(relation: Relation, name: str, operator: str, literal: Literal) -> R
             below = _tested(relation.source, name, operator, literal)
             return None if below is None else replace(relation, source=below)
         case Join(kind="INNER"):
-            if name in knowledge_of(relation.left).properties:
+            if name in facts_of(relation.left).any_row:
                 left = _tested(relation.left, name, operator, literal)
                 return None if left is None else replace(relation, left=left)
             right = _tested(relation.right, name, operator, literal)

@@ -28,23 +28,23 @@ from dpsql.engine_sql.build import (
     test,
 )
 from dpsql.engine_sql.tree import (
+    AggFunc,
+    Alias,
     Case,
     Constant,
-    Derived,
     Exists,
     Field,
-    Fold,
     Joined,
     Lasting,
-    Named,
     Ordered,
-    Over,
     Select,
     Series,
     SetOperation,
     Short,
+    Subquery,
     Table,
     Values,
+    WindowFunc,
 )
 from dpsql.expressions.emit import as_value, emit, emit_value
 from dpsql.expressions.narrow import conjuncts
@@ -54,10 +54,10 @@ from dpsql.limits import LONGEST_COPIED
 from dpsql.relation.domain import Domain, ListedKeys, source_name
 from dpsql.relation.facts import (
     BY_POSITION,
-    Knowledge,
+    ColumnFacts,
     equated,
+    facts_of,
     is_whole_list,
-    knowledge_of,
     lasts,
     per_unit_parts,
     values_of,
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.facts import Parts
     from dpsql.relation.relation import Aggregate, AggregateCall, WindowCall
-    from dpsql.relation.reports import Reports
+    from dpsql.relation.reports import RandomizedResponses
 
     Write: TypeAlias = Callable[[Relation, Iterable[str]], Query]
 
@@ -102,22 +102,22 @@ if TYPE_CHECKING:
 OTHERS = "_others"
 
 
-def test_sql(semi: SemiJoin, known: Knowledge, write: Write) -> Term:
+def test_sql(semi: SemiJoin, known: ColumnFacts, write: Write) -> Term:
     """The condition that keeps a row of a semi-join: NOT IN keeps it only if no NULL leaves the match open."""
     match = _exists(semi, semi.condition, known, write)
     return all_of([test("not", part) for part in (match, *_open(semi, known, write))]) if semi.negated else match
 
 
-def mark_sql(semi: SemiJoin, known: Knowledge, write: Write) -> Term:
+def mark_sql(semi: SemiJoin, known: ColumnFacts, write: Write) -> Term:
     match, still_open = _exists(semi, semi.condition, known, write), _open(semi, known, write)
     if not still_open:
         return match
     return Case(((match, TRUE), (any_of(still_open), NULL)), Constant(False, Boolean()))
 
 
-def _open(semi: SemiJoin, known: Knowledge, write: Write) -> list[Term]:
+def _open(semi: SemiJoin, known: ColumnFacts, write: Write) -> list[Term]:
     """The tests that hold if NULLs leave the match open: some row differs in no known value."""
-    nullable = {**known.kept, **knowledge_of(semi.other).kept}
+    nullable = {**known.surviving, **facts_of(semi.other).surviving}
     missing = [
         [truth("IS NULL", side) for side in part.arguments if properties_of(side, nullable).nullable]
         for part in semi.compared
@@ -135,12 +135,12 @@ def truth(name: str, *arguments: Expression) -> Expression:
     return Call(FUNCTIONS[name], arguments, Boolean())
 
 
-def _exists(semi: SemiJoin, condition: Expression | None, known: Knowledge, write: Write) -> Term:
+def _exists(semi: SemiJoin, condition: Expression | None, known: ColumnFacts, write: Write) -> Term:
     """EXISTS: a row of the other relation, of the same unit, satisfies the condition."""
-    other_known = knowledge_of(semi.other).properties
+    other_known = facts_of(semi.other).any_row
     other = without_units(semi.other, semi.source, condition) or semi.other
-    others = Derived(write(other, names_read(condition) & set(other_known)), OTHERS)
-    conditions = [emit(condition, {**known.properties, **other_known})] if condition is not None else []
+    others = Subquery(write(other, names_read(condition) & set(other_known)), OTHERS)
+    conditions = [emit(condition, {**known.any_row, **other_known})] if condition is not None else []
     if is_tracked(semi.source) and is_tracked(other):
         conditions.append(test("=", Field(UNIT, BELOW), Field(UNIT, OTHERS)))
     return Exists(Select((), others, all_of(conditions)))
@@ -156,16 +156,18 @@ def per_unit_sql(relation: PerUnit, names: list[str], write: Write) -> Query:
     keys = [key for _, key in relation.keys]
     wanted = [(name, call) for name, call in relation.calls if name in names]
     source, calls = _with_arguments(relation.source, wanted, names_read(*keys, *_arguments(wanted)))
-    known = knowledge_of(source).properties
+    known = facts_of(source).any_row
     grouping = [(name, emit_value(key, known)) for name, key in relation.keys]
     parts = [(name, per_unit_parts(call, known)) for name, call in calls]
     # One row per unit is no claim about the keys, which then are functions of the unit, but how the rows are made.
     # A constant parts nothing, and engines take one in GROUP BY for the place of a column, or refuse it.
     apart = [] if relation.by_unit_alone else [key for _, key in grouping if not isinstance(key, Constant)]
     shown = [
-        Named(Fold("min", (key,)) if relation.by_unit_alone else key, name) for name, key in grouping if name in names
+        Alias(AggFunc("min", (key,)) if relation.by_unit_alone else key, name)
+        for name, key in grouping
+        if name in names
     ]
-    computed = [Named(fold, _part(name, i)) for name, each in parts for i, fold in enumerate(each.calls)]
+    computed = [Alias(fold, _part(name, i)) for name, each in parts for i, fold in enumerate(each.calls)]
     below = write(source, names_read(*keys, *_arguments(calls)))
     grouped = select([*fields([UNIT]), *shown, *computed], below, group_by=[Field(UNIT), *apart])
     passed = fields([UNIT, *(name for name, _ in grouping if name in names)])
@@ -174,15 +176,15 @@ def per_unit_sql(relation: PerUnit, names: list[str], write: Write) -> Query:
 
 def window_sql(relation: Window, names: list[str], write: Write) -> Query:
     windows = [(name, window) for name, window in relation.columns if name in names]
-    passed = [name for name in names if name in knowledge_of(relation.source).properties]
+    passed = [name for name in names if name in facts_of(relation.source).any_row]
     # Where positions count, every column that is read breaks ties: the order does not depend on who else is there.
     read = sorted({*passed, *names_read(*(part for _, window in windows for part in _window_parts(window)))})
     source, calls = _with_arguments(relation.source, [(name, window.call) for name, window in windows], set(read))
-    known = knowledge_of(source).properties
+    known = facts_of(source).any_row
     parts = [(name, per_unit_parts(call, known)) for name, call in calls]
     over = {name: _over(window, known, read) for name, window in windows}
     computed = [
-        Named(replace(over[name], fold=fold), _part(name, i))
+        Alias(replace(over[name], fold=fold), _part(name, i))
         for name, each in parts
         for i, fold in enumerate(each.calls)
     ]
@@ -197,9 +199,9 @@ def light_units_sql(below: Query, names: list[str], most_rows: int) -> Query:
     A plan may multiply the rows before it joins them with counts, and DuckDB makes such a join of COUNT(*) OVER; it
     cannot do so before a window that goes by position.
     """
-    beyond = Fold("nth_value", (Constant(1, Integer()), Constant(most_rows + 1, Integer())), kind=Integer())
+    beyond = AggFunc("nth_value", (Constant(1, Integer()), Constant(most_rows + 1, Integer())), kind=Integer())
     # Any order will do, and Spark wants one.
-    placed = Named(Over(beyond, (Field(UNIT),), (Ordered(Field(UNIT)),), WHOLE_PARTITION), BEYOND)
+    placed = Alias(WindowFunc(beyond, (Field(UNIT),), (Ordered(Field(UNIT)),), WHOLE_PARTITION), BEYOND)
     # PostgreSQL expects that <> keeps nearly all rows and IS NULL nearly none, and plans the steps above by that.
     is_light = test("<>", apply("coalesce", Field(BEYOND), integer(0)), integer(1))
     return select(fields([UNIT, *names]), select([*fields([UNIT, *names]), placed], below), is_light)
@@ -223,7 +225,7 @@ def _with_arguments(
     }
     if not computed:
         return source, calls
-    known = knowledge_of(source).properties
+    known = facts_of(source).any_row
     arguments = {name: Column(f"{name}.argument", value.type) for name, value in computed.items()}
     passed = [(name, Column(name, known[name].type)) for name in sorted(used)]
     project = Project(source, (*passed, *((arguments[name].name, value) for name, value in computed.items())))
@@ -236,9 +238,9 @@ def _arguments(calls: list[tuple[str, AggregateCall]]) -> list[Expression]:
     return [argument for _, call in calls for argument in call.arguments]
 
 
-def _combined(name: str, parts: Parts) -> Named:
+def _combined(name: str, parts: Parts) -> Alias:
     columns = [Field(_part(name, number), kind=fold.kind) for number, fold in enumerate(parts.calls)]
-    return Named(parts.whole(columns), name)
+    return Alias(parts.whole(columns), name)
 
 
 def _part(name: str, number: int) -> str:
@@ -249,7 +251,7 @@ def _window_parts(window: WindowCall) -> list[Expression]:
     return [*window.call.arguments, *window.keys, *(order.expression for order in window.order)]
 
 
-def _over(window: WindowCall, known: Known, read: list[str]) -> Over:
+def _over(window: WindowCall, known: Known, read: list[str]) -> WindowFunc:
     """The window of an aggregate whose name is still open."""
     order = [
         Ordered(emit(order.expression, known), descending=order.descending, nulls_first=order.nulls_first)
@@ -262,7 +264,7 @@ def _over(window: WindowCall, known: Known, read: list[str]) -> Over:
     if window.frame is not None:
         frame = f"{window.frame.kind} BETWEEN {window.frame.start} AND {window.frame.end}"
     partition = (Field(UNIT), *(emit(key, known) for key in window.keys))
-    return Over(Fold("row_number"), partition, tuple(order), frame)
+    return WindowFunc(AggFunc("row_number"), partition, tuple(order), frame)
 
 
 # -- write -------------------------------------------------------------------------------------------------------------
@@ -282,13 +284,13 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
         case Filter(source, condition):
             tested, left = with_stored_tests(source, condition)
             below = relation_sql(tested, {*names, *names_read(*left)})
-            known = knowledge_of(source).properties
+            known = facts_of(source).any_row
             return _passed(relation, names, below, all_of([emit(part, known) for part in left])) if left else below
         case Project(source, columns):
             kept = [(name, expression) for name, expression in columns if name in names]
             values = values_of(relation)
             below = relation_sql(source, names_read(*(expression for _, expression in kept)))
-            return select([*_unit(relation), *(Named(as_value(values[n], e), n) for n, e in kept)], below)
+            return select([*_unit(relation), *(Alias(as_value(values[n], e), n) for n, e in kept)], below)
         case Join():
             return _join(relation, names)
         case CrossUnitJoin():
@@ -299,11 +301,11 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
             return _mark(relation, names)
         case SetOp(kind, left, right):
             # Rows are compared as wholes, so every column takes part, whatever is needed above.
-            everything = names if kind == "UNION ALL" else sorted(knowledge_of(left).properties)
+            everything = names if kind == "UNION ALL" else sorted(facts_of(left).any_row)
             sides = SetOperation(kind, relation_sql(left, everything), relation_sql(right, everything))
             return _passed(relation, names, sides)
         case Distinct(source):
-            everything = sorted(knowledge_of(source).properties)
+            everything = sorted(facts_of(source).any_row)
             different = distinct(relation_sql(source, everything), _unit(source), everything)
             return _passed(relation, names, Lasting(different) if lasts(source) else different)
         case PerUnit():
@@ -315,7 +317,7 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
             return light_units_sql(_with_short_units(source, names, rows), names, most_rows)
 
 
-def distinct(below: Query, unit: list[Named], names: Iterable[str]) -> Select:
+def distinct(below: Query, unit: list[Alias], names: Iterable[str]) -> Select:
     return replace(select([*unit, *fields(names)], below), distinct=True)
 
 
@@ -323,25 +325,25 @@ def _passed(relation: Relation, names: list[str], below: Query, where: Term | No
     return select([*_unit(relation), *fields(names)], below, where)
 
 
-def _unit(relation: Relation) -> list[Named]:
+def _unit(relation: Relation) -> list[Alias]:
     return fields([UNIT]) if is_tracked(relation) else []
 
 
 def _join(join: Join, names: list[str]) -> Query:
     """A join. Two private sides are joined within each unit only, whatever else the condition says."""
-    left_known, right_known = knowledge_of(join.left).properties, knowledge_of(join.right).properties
+    left_known, right_known = facts_of(join.left).any_row, facts_of(join.right).any_row
     conditions = [] if join.condition is None else [join.condition]
     if join.kind == "INNER" and join.condition is not None:
         tested, conditions = with_stored_tests(join, join.condition)
         assert isinstance(tested, Join)
         join = _with_one_owner(tested)
     wanted = {*names, *names_read(*conditions)}
-    left = Derived(relation_sql(join.left, wanted & set(left_known)), "_lefts")
-    right = Derived(relation_sql(join.right, wanted & set(right_known)), "_rights")
+    left = Subquery(relation_sql(join.left, wanted & set(left_known)), "_lefts")
+    right = Subquery(relation_sql(join.right, wanted & set(right_known)), "_rights")
     both = is_tracked(join.left) and is_tracked(join.right)
     meets: list[Term] = [test("=", Field(UNIT, "_lefts"), Field(UNIT, "_rights"))] if both else []
     meets += [emit(part, {**left_known, **right_known}) for part in conditions]
-    unit = [Named(_joined_unit(join), UNIT)] if is_tracked(join) else []
+    unit = [Alias(_joined_unit(join), UNIT)] if is_tracked(join) else []
     return Select((*unit, *fields(names)), Joined(join.kind, left, right, all_of(meets)))
 
 
@@ -364,21 +366,21 @@ def _joined_unit(join: Join) -> Term:
 
 def _cross_unit_join(across: CrossUnitJoin, names: list[str]) -> Query:
     """A join across units, over the rows of either side that count, which the release's SQL defines."""
-    meets = emit(across.condition, knowledge_of(across).properties)
-    return Select((Named(NULL, UNIT), *fields(names)), Joined("INNER", Table(LEFTS), Table(RIGHTS), meets))
+    meets = emit(across.condition, facts_of(across).any_row)
+    return Select((Alias(NULL, UNIT), *fields(names)), Joined("INNER", Table(LEFTS), Table(RIGHTS), meets))
 
 
 def _semi_join(semi: SemiJoin, names: list[str]) -> Query:
-    known = knowledge_of(semi.source)
-    below = relation_sql(semi.source, {*names, *(names_read(semi.condition) & set(known.properties))})
+    known = facts_of(semi.source)
+    below = relation_sql(semi.source, {*names, *(names_read(semi.condition) & set(known.any_row))})
     return _passed(semi, names, below, test_sql(semi, known, relation_sql))
 
 
 def _mark(relation: Mark, names: list[str]) -> Query:
-    semi, known = relation.test, knowledge_of(relation.test.source)
+    semi, known = relation.test, facts_of(relation.test.source)
     passed = [name for name in names if name != relation.name]
-    used = names_read(semi.condition) & set(known.properties)
-    mark = [Named(mark_sql(semi, known, relation_sql), relation.name)] if relation.name in names else []
+    used = names_read(semi.condition) & set(known.any_row)
+    mark = [Alias(mark_sql(semi, known, relation_sql), relation.name)] if relation.name in names else []
     return select([*_unit(relation), *fields(passed), *mark], relation_sql(semi.source, {*passed, *used}))
 
 
@@ -442,15 +444,15 @@ def _joined(join: Join, count: CountPublic, given: tuple[Expression, ...]) -> in
 
 def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Expression, ...]) -> Query:
     """The most public rows that one row can be joined with: the largest group of equal join keys."""
-    own, known = knowledge_of(left).properties.keys(), knowledge_of(public).properties
+    own, known = facts_of(left).any_row.keys(), facts_of(public).any_row
     for condition in conditions:
         if names_read(condition) <= known.keys():
             public = Filter(public, condition)
     keys = [key for condition in conditions if (key := _key(condition, own, known.keys())) is not None]
     below = relation_sql(public, names_read(*keys))
-    counts = select([Named(count(), "n")], below, group_by=[emit_value(key, known) for key in keys])
-    most = apply("coalesce", Fold("max", (Field("n"),)), integer(0))
-    return select([Named(most, "n")], counts)
+    counts = select([Alias(count(), "n")], below, group_by=[emit_value(key, known) for key in keys])
+    most = apply("coalesce", AggFunc("max", (Field("n"),)), integer(0))
+    return select([Alias(most, "n")], counts)
 
 
 def _key(condition: Expression, own: Set[str], public: Set[str]) -> Expression | None:
@@ -479,7 +481,7 @@ def unlisted(
     """The rows, and their own keys; None where rows are not of that kind, or something else of the list is read."""
     match relation:
         case Join(left, right, "INNER", Call() as condition) if right == listed and is_whole_list(listed):
-            own, its = knowledge_of(left).properties.keys(), knowledge_of(listed).properties.keys()
+            own, its = facts_of(left).any_row.keys(), facts_of(listed).any_row.keys()
             parts = list(conjuncts(condition))
             equal = {name: (part, mine) for part in parts for name, mine in equated(part) if name in its}
             rest = [part for part in parts if all(part is not used for used, _ in equal.values())]
@@ -514,17 +516,17 @@ def domain_sql(domain: Domain | ListedKeys, key_names: list[str]) -> Query:
     if isinstance(domain, ListedKeys):
         return listed_keys_sql(domain.relation, domain.keys, key_names)
     known: Known = {source_name(number): properties for number, properties in enumerate(domain.sources)}
-    keys = tuple(Named(emit(key, known), name) for key, name in zip(domain.keys, key_names, strict=True))
-    sources: list[Source] = [Derived(_values(properties, name), name) for name, properties in known.items()]
+    keys = tuple(Alias(emit(key, known), name) for key, name in zip(domain.keys, key_names, strict=True))
+    sources: list[Source] = [Subquery(_values(properties, name), name) for name, properties in known.items()]
     conditions = [emit(condition, known) for condition in domain.conditions]
-    conditions += [test_sql(test, Knowledge(known, known, known), relation_sql) for test in domain.tests]
+    conditions += [test_sql(test, ColumnFacts(known, known, known), relation_sql) for test in domain.tests]
     source = reduce(lambda left, right: Joined("CROSS", left, right), sources) if sources else None
     return Select(keys, source, all_of(conditions) if conditions else None, distinct=True)
 
 
 def listed_keys_sql(relation: Relation, keys: tuple[Expression, ...], key_names: list[str]) -> Query:
-    known = knowledge_of(relation).properties
-    values = [Named(emit_value(key, known), name) for key, name in zip(keys, key_names, strict=True)]
+    known = facts_of(relation).any_row
+    values = [Alias(emit_value(key, known), name) for key, name in zip(keys, key_names, strict=True)]
     listed = select(values, relation_sql(relation, names_read(*keys)))
     columns = {value.value.name for value in values if isinstance(value.value, Field)}
     is_listed_once = isinstance(relation, Distinct) and len(columns) == len(values) and columns == known.keys()
@@ -536,7 +538,7 @@ def _values(properties: Properties, name: str) -> Query:
     if properties.values is not None:
         values = (*properties.values, *([None] if properties.nullable else []))
         return Values((name,), (properties.type,), tuple((value,) for value in values))
-    missing = Select((Named(Constant(None, properties.type), name),))
+    missing = Select((Alias(Constant(None, properties.type), name),))
     return (
         SetOperation("UNION ALL", _range(properties, name), missing)
         if properties.nullable
@@ -559,7 +561,7 @@ def _range(properties: Properties, name: str) -> Query:
     else:
         assert properties.low is not None
         value = apply("+", number, integer(int(properties.low)))
-    return select([Named(cast(value, properties.type), name)], Series(count, NUMBER))
+    return select([Alias(cast(value, properties.type), name)], Series(count, NUMBER))
 
 
 def _doubles(first: float, last: float) -> Iterator[float]:
@@ -574,21 +576,21 @@ def _doubles(first: float, last: float) -> Iterator[float]:
 
 def counted_reports_sql(aggregate: Aggregate) -> Query:
     """The counts of reports: keys _k0, _k1, ..., a count n0, n1, ... per call, and the number of rows."""
-    known = knowledge_of(aggregate.source).properties
+    known = facts_of(aggregate.source).any_row
     arguments = {number: call.arguments[0] for number, call in enumerate(aggregate.calls) if call.arguments}
     keys = [f"_k{number}" for number in range(len(aggregate.keys))]
-    rows = [Named(emit_value(key, known), name) for key, name in zip(aggregate.keys, keys, strict=True)]
-    rows += [Named(emit(argument, known), f"v{number}") for number, argument in arguments.items()]
-    counts = [Named(count(), "rows")]
+    rows = [Alias(emit_value(key, known), name) for key, name in zip(aggregate.keys, keys, strict=True)]
+    rows += [Alias(emit(argument, known), f"v{number}") for number, argument in arguments.items()]
+    counts = [Alias(count(), "rows")]
     counts += [
-        Named(count(Field(f"v{number}")) if number in arguments else count(), f"n{number}")
+        Alias(count(Field(f"v{number}")) if number in arguments else count(), f"n{number}")
         for number in range(len(aggregate.calls))
     ]
     below = relation_sql(aggregate.source, names_read(*aggregate.keys, *arguments.values()))
     return select([*fields(keys), *counts], select(rows, below), group_by=[Field(name) for name in keys])
 
 
-def answers_sql(reports: Reports) -> Query:
+def answers_sql(reports: RandomizedResponses) -> Query:
     """The table of all possible answers, as constants."""
     table = reports.table
     return domain_sql(table, [f"a{number}" for number in range(len(table.keys))])

@@ -44,7 +44,7 @@ Given = TypeVarTuple("Given")
 Found = TypeVar("Found")
 
 
-def once_per_node(find: Callable[[Node, *Given], Found]) -> Callable[[Node, *Given], Found]:
+def memoized_on_node(find: Callable[[Node, *Given], Found]) -> Callable[[Node, *Given], Found]:
     key = f"{find.__module__}.{find.__name__}"
 
     @wraps(find)
@@ -60,7 +60,7 @@ def once_per_node(find: Callable[[Node, *Given], Found]) -> Callable[[Node, *Giv
 # -- units -------------------------------------------------------------------------------------------------------------
 
 
-@once_per_node
+@memoized_on_node
 def scans_of(relation: Relation) -> tuple[Scan, ...]:
     """The scans that the relation's own rows come from, each once."""
     match relation:
@@ -99,7 +99,7 @@ def different_units(same_unit: str, at: Place | None, otherwise: str | None = No
     )
 
 
-@once_per_node
+@memoized_on_node
 def is_tracked(relation: Relation) -> bool:
     """Whether the rows belong to units, and not to public tables."""
     return any(scan.unit is not None for scan in scans_of(relation))
@@ -147,7 +147,7 @@ def bounding_scans(scans: Collection[Scan]) -> Collection[Scan]:
     return [scan for scan in scans if not scan.declared_unique] or scans
 
 
-@once_per_node
+@memoized_on_node
 def one_row_per_unit(relation: Relation) -> bool:
     """Whether each unit has at most one row, by a database constraint or by the query's own GROUP BY."""
     match relation:
@@ -175,12 +175,12 @@ def one_row_per_unit(relation: Relation) -> bool:
 # The size of a relation as an engine reads it: a part that is read twice counts twice.
 
 
-@once_per_node
+@memoized_on_node
 def tables_read(relation: Relation) -> int:
     return isinstance(relation, Scan) + sum(map(tables_read, below(relation)))
 
 
-@once_per_node
+@memoized_on_node
 def steps(relation: Relation) -> int:
     """The number of steps on the longest path from a table."""
     return 1 + max(map(steps, below(relation)), default=0)

@@ -17,7 +17,7 @@ from dpsql.errors import Unsupported
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Literal, names_read, properties_of
 from dpsql.limits import LONGEST_COPIED, MOST_TEXT, WIDEST_COPIED
-from dpsql.relation.facts import knowledge_of
+from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import (
     CrossUnitJoin,
     Distinct,
@@ -31,7 +31,7 @@ from dpsql.relation.relation import (
     ValuesTable,
     Window,
 )
-from dpsql.relation.units import below, once_per_node, parts_of
+from dpsql.relation.units import below, memoized_on_node, parts_of
 from dpsql.schema.types import Boolean, Integer, Text
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ NUMBER_BYTES = 16
 def check_texts(relation: Relation, above: Iterable[Expression]) -> None:
     """Refuses what makes too much text of one row; `above` are keys and arguments of the aggregate."""
     parts = [(expression, known, _texts(part)) for part in parts_of(relation) for expression, known in _computed(part)]
-    known = knowledge_of(relation).properties
+    known = facts_of(relation).any_row
     parts += [(expression, known, _texts_above(relation)) for expression in above]
     if sum(_made(expression, known, texts) for expression, known, texts in parts) > MOST_TEXT:
         raise Unsupported(
@@ -62,13 +62,13 @@ def _computed(relation: Relation) -> Iterator[tuple[Expression, Known]]:
     """What is computed at this node, and what is known of the columns that it reads."""
     match relation:
         case Filter(source, condition):
-            yield condition, knowledge_of(source).properties
+            yield condition, facts_of(source).any_row
         case Join(condition=condition) | CrossUnitJoin(condition=condition) if condition is not None:
-            yield condition, knowledge_of(relation).properties
+            yield condition, facts_of(relation).any_row
         case SemiJoin(source, other, condition) if condition is not None:
-            yield condition, {**knowledge_of(source).properties, **knowledge_of(other).properties}
+            yield condition, {**facts_of(source).any_row, **facts_of(other).any_row}
         case Project(source) | PerUnit(source) | Window(source):
-            known = knowledge_of(source).properties
+            known = facts_of(source).any_row
             yield from ((expression, known) for expression in _columns(relation))
 
 
@@ -84,7 +84,7 @@ def _columns(relation: Project | PerUnit | Window) -> Iterator[Expression]:
                 yield from (*window.call.arguments, *window.keys, *(order.expression for order in window.order))
 
 
-@once_per_node
+@memoized_on_node
 def _texts(relation: Relation) -> Mapping[str, int]:
     """How much text each column that the node reads stands for, as engines may put in what it is computed from."""
     found: dict[str, int] = {}
@@ -93,23 +93,23 @@ def _texts(relation: Relation) -> Mapping[str, int]:
     return found
 
 
-@once_per_node
+@memoized_on_node
 def _texts_above(relation: Relation) -> Mapping[str, int]:
     match relation:
         case Project(source, columns):
-            known, texts = knowledge_of(source).properties, _texts(relation)
-            made = {name: _made(expression, known, texts, passed_on=True) for name, expression in columns}
+            known, texts = facts_of(source).any_row, _texts(relation)
+            made = {name: _made(expression, known, texts, passthrough=True) for name, expression in columns}
             return {name: size for name, size in made.items() if size}
         case Distinct() | PerUnit() | Window() | LightUnits():
             return {}
     return _texts(relation)
 
 
-def _made(expression: Expression, known: Known, texts: Mapping[str, int], *, passed_on: bool = False) -> int:
+def _made(expression: Expression, known: Known, texts: Mapping[str, int], *, passthrough: bool = False) -> int:
     """All texts on the way to the value, in longest texts. A column that is passed on is made only once."""
     if isinstance(expression, Call):
         return _walked(expression, known, texts)[1] if texts or _makes_text(expression) else 0
-    return texts.get(expression.name, 0) if passed_on and isinstance(expression, Column) else 0
+    return texts.get(expression.name, 0) if passthrough and isinstance(expression, Column) else 0
 
 
 def _walked(expression: Expression, known: Known, texts: Mapping[str, int]) -> tuple[Properties, int]:
@@ -136,7 +136,7 @@ def _is_open_text(properties: Properties) -> bool:
 
 def shortened(relation: Relation) -> Relation:
     """The same rows; longer texts than may be copied are NULL."""
-    known = knowledge_of(relation).properties
+    known = facts_of(relation).any_row
     if not any(map(_is_open_text, known.values())):
         return relation
     return Project(relation, tuple((name, _short(name, properties)) for name, properties in known.items()))
@@ -163,7 +163,7 @@ def shortens_texts(aggregate: Aggregate) -> bool:
 
 def check_width(relation: Relation, above: Iterable[Expression]) -> None:
     """Refuses wide rows above those that are multiplied."""
-    known = knowledge_of(relation).properties
+    known = facts_of(relation).any_row
     size = sum(_bytes(properties_of(expression, known)) for expression in above if isinstance(expression, Call))
     if size + sum(_width(part) for part in _above_light_units(relation)) > WIDEST_COPIED:
         raise Unsupported(
@@ -185,7 +185,7 @@ def _width(relation: Relation) -> int:
         case ValuesTable(_, columns):
             return sum(_bytes(properties) for _, properties in columns if isinstance(properties.type, Text))
         case Project(source) | PerUnit(source) | Window(source):
-            known = knowledge_of(source).properties
+            known = facts_of(source).any_row
             read = Counter(_columns(relation))
             return sum(
                 (times - isinstance(expression, Column)) * _bytes(properties_of(expression, known))

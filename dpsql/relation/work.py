@@ -20,7 +20,7 @@ from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.tree import Column, names_read
 from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
-from dpsql.relation.facts import equated, knowledge_of
+from dpsql.relation.facts import equated, facts_of
 from dpsql.relation.relation import (
     CrossUnitJoin,
     Distinct,
@@ -87,7 +87,7 @@ UNDECIDED = 0
 
 
 @dataclass(frozen=True)
-class Bounded:
+class BoundedWork:
     relation: Relation
     growth: Growth
     limited: bool = False
@@ -140,13 +140,13 @@ class _Bounding:
     """The rows, or comparisons of rows, that each multiplying step makes for one person."""
     presumed: list[Query] = field(default_factory=list)
 
-    def visit(self, relation: Relation, given: Conditions) -> Bounded:
+    def visit(self, relation: Relation, given: Conditions) -> BoundedWork:
         """Records the growth of every step; `given` are conditions that surviving rows satisfy."""
         match relation:
             case Scan() | ValuesTable():
-                return Bounded(relation, ONE if one_row_per_unit(relation) else OWN)
+                return BoundedWork(relation, ONE if one_row_per_unit(relation) else OWN)
             case LightUnits(_, most_rows):
-                return Bounded(relation, Growth(most_rows, 0))
+                return BoundedWork(relation, Growth(most_rows, 0))
             case Filter(source, condition):
                 return _above(relation, self.visit(source, (*given, *conjuncts(condition))))
             case Join():
@@ -154,7 +154,7 @@ class _Bounding:
             case CrossUnitJoin(left=left, right=right):
                 # Before people are paired with others, each side keeps as few rows of a person as may count.
                 first, second = self.visit(left, ()), self.visit(right, ())
-                return Bounded(replace(relation, left=first.relation, right=second.relation), OWN)
+                return BoundedWork(replace(relation, left=first.relation, right=second.relation), OWN)
             case SemiJoin():
                 tested, rows = self._semi_join(relation, given)
                 return replace(rows, relation=tested)
@@ -167,11 +167,11 @@ class _Bounding:
                 return self._window(relation, self.visit(source, ()))
             case PerUnit(source, _, _, by_unit_alone):
                 grouped = _above(relation, self.visit(source, ()))
-                return Bounded(grouped.relation, ONE) if by_unit_alone else grouped
+                return BoundedWork(grouped.relation, ONE) if by_unit_alone else grouped
             case Project(source) | Distinct(source):
                 return _above(relation, self.visit(source, ()))
 
-    def _join(self, join: Join, given: Conditions) -> Bounded:
+    def _join(self, join: Join, given: Conditions) -> BoundedWork:
         met = () if join.condition is None else tuple(conjuncts(join.condition))
         if join.kind == "INNER":
             met = given = (*met, *given)
@@ -182,7 +182,7 @@ class _Bounding:
         )
         bounded = self.visit(rows, given)
         copies = Growth(self._matches(rows, public, met), 0)
-        bounded, _ = self._multiplied(bounded, Bounded(public, copies), (given, ()))
+        bounded, _ = self._multiplied(bounded, BoundedWork(public, copies), (given, ()))
         changed: dict[str, Any] = {side: bounded.relation}
         return replace(bounded, relation=replace(join, **changed), growth=bounded.growth * copies)
 
@@ -197,7 +197,7 @@ class _Bounding:
             return MOST_COPIES
         return max(1, found)
 
-    def _of_one_person(self, join: Join, met: Conditions, given: Conditions) -> Bounded:
+    def _of_one_person(self, join: Join, met: Conditions, given: Conditions) -> BoundedWork:
         """A join of a person's rows with other rows of the same person."""
         tests = {"INNER": (met, met), "LEFT": (given, met), "RIGHT": (met, given), "FULL": ((), ())}[join.kind]
         left, right = self.visit(join.left, tests[0]), self.visit(join.right, tests[1])
@@ -209,14 +209,14 @@ class _Bounding:
             joined = right
         else:
             left, right = self._multiplied(self._declared_light(left), self._declared_light(right), tests)
-            joined = Bounded(join, left.growth * right.growth, left.limited or right.limited)
+            joined = BoundedWork(join, left.growth * right.growth, left.limited or right.limited)
         unmatched = {"INNER": (), "LEFT": (left,), "RIGHT": (right,), "FULL": (left, right)}[join.kind]
         growth = sum((side.growth for side in unmatched if side is not joined), start=joined.growth)
-        return Bounded(replace(join, left=left.relation, right=right.relation), growth, joined.limited)
+        return BoundedWork(replace(join, left=left.relation, right=right.relation), growth, joined.limited)
 
     def _multiplied(
-        self, left: Bounded, right: Bounded, tests: tuple[Conditions, Conditions]
-    ) -> tuple[Bounded, Bounded]:
+        self, left: BoundedWork, right: BoundedWork, tests: tuple[Conditions, Conditions]
+    ) -> tuple[BoundedWork, BoundedWork]:
         """A join in which each row of one side may match each row of the other."""
         if not (left.growth * right.growth).is_linear:
             left, right = _limited(left, tests[0]), _limited(right, tests[1])
@@ -224,14 +224,14 @@ class _Bounding:
             self.steps.append(left.growth * right.growth)
         return left, right
 
-    def _declared_light(self, side: Bounded) -> Bounded:
+    def _declared_light(self, side: BoundedWork) -> BoundedWork:
         """A side on which the schema allows a person few rows: twice as many are read."""
         declared = rows_per_unit(side.relation, self.count)
         if side.growth.degree == 0 or side.limited or declared is None or 2 * declared > MOST_COPIES:
             return side
-        return Bounded(LightUnits(side.relation, 2 * declared), Growth(2 * declared, 0))
+        return BoundedWork(LightUnits(side.relation, 2 * declared), Growth(2 * declared, 0))
 
-    def _semi_join(self, semi: SemiJoin, given: Conditions) -> tuple[SemiJoin, Bounded]:
+    def _semi_join(self, semi: SemiJoin, given: Conditions) -> tuple[SemiJoin, BoundedWork]:
         """EXISTS or IN: the test, and the rows that it filters."""
         source = self.visit(semi.source, given)
         tests = () if semi.condition is None else tuple(conjuncts(semi.condition))
@@ -239,42 +239,42 @@ class _Bounding:
             other = self.visit(semi.other, tests)
         else:
             copies = 1 if _is_looked_up(semi, tests) else self._matches(semi.source, semi.other, tests)
-            other = Bounded(semi.other, Growth(copies, 0))
+            other = BoundedWork(semi.other, Growth(copies, 0))
         if not _is_looked_up(semi, tests):
             source, other = self._multiplied(source, other, (given, tests))
         return replace(semi, source=source.relation, other=other.relation), source
 
-    def _set_operation(self, both: SetOp) -> Bounded:
+    def _set_operation(self, both: SetOp) -> BoundedWork:
         left, right = _alike(self.visit(both.left, ()), self.visit(both.right, ()))
         growth = left.growth + right.growth
         if growth.degree == 1 and not left.limited:
             # What is read twice is twice as much for everybody: no row is multiplied by it.
             growth = Growth(max(left.growth.factor, right.growth.factor), 1)
-        return Bounded(replace(both, left=left.relation, right=right.relation), growth, left.limited)
+        return BoundedWork(replace(both, left=left.relation, right=right.relation), growth, left.limited)
 
-    def _window(self, window: Window, source: Bounded) -> Bounded:
+    def _window(self, window: Window, source: BoundedWork) -> BoundedWork:
         """A moving frame, over which an engine may compute a sum or an extreme anew for every row."""
         widths = [_width(call.frame) for _, call in window.columns if call.frame is not None]
         known = [width for width in widths if width is not None]
-        frame = source if len(known) < len(widths) else Bounded(window, Growth(max(known, default=1), 0))
+        frame = source if len(known) < len(widths) else BoundedWork(window, Growth(max(known, default=1), 0))
         return _above(window, self._multiplied(source, frame, ((), ()))[0])
 
 
-def _above(relation: Filter | PerUnit | Project | Distinct | Window, source: Bounded) -> Bounded:
+def _above(relation: Filter | PerUnit | Project | Distinct | Window, source: BoundedWork) -> BoundedWork:
     return replace(source, relation=replace(relation, source=source.relation))
 
 
-def _limited(rows: Bounded, tests: Conditions) -> Bounded:
+def _limited(rows: BoundedWork, tests: Conditions) -> BoundedWork:
     """Light units alone. Rows that fail one of the tests are dropped later anyway, so they need not count."""
     if rows.limited or rows.growth.degree == 0:
         return rows
-    own = knowledge_of(rows.relation).properties.keys()
+    own = facts_of(rows.relation).any_row.keys()
     about = [part for part in tests if names_read(part) and names_read(part) <= own]
     tested = Filter(rows.relation, truth("AND", *about) if len(about) > 1 else about[0]) if about else rows.relation
-    return Bounded(LightUnits(shortened(tested), UNDECIDED), OWN, limited=True)
+    return BoundedWork(LightUnits(shortened(tested), UNDECIDED), OWN, limited=True)
 
 
-def _alike(left: Bounded, right: Bounded) -> tuple[Bounded, Bounded]:
+def _alike(left: BoundedWork, right: BoundedWork) -> tuple[BoundedWork, BoundedWork]:
     """Both sides limited to light units, if either is."""
     return (_limited(left, ()), _limited(right, ())) if left.limited or right.limited else (left, right)
 
@@ -303,7 +303,7 @@ def _is_looked_up(semi: SemiJoin, tests: Conditions) -> bool:
 
     Where there is none, a test of the row itself would be repeated for each of the others.
     """
-    own, others = (knowledge_of(side).properties.keys() for side in (semi.source, semi.other))
+    own, others = (facts_of(side).any_row.keys() for side in (semi.source, semi.other))
     return len(semi.compared) <= 1 and all(
         names_read(part) <= others or any(name in others and names_read(value) <= own for name, value in equated(part))
         for part in tests
@@ -312,7 +312,7 @@ def _is_looked_up(semi: SemiJoin, tests: Conditions) -> bool:
 
 def meets_once(rows: Relation, other: Relation, conditions: Conditions) -> bool:
     """Whether each of the rows meets one row of the other relation at most, in the same unit if that has units."""
-    own, others = (knowledge_of(side).properties.keys() for side in (rows, other))
+    own, others = (facts_of(side).any_row.keys() for side in (rows, other))
     found = {
         name for part in conditions for name, value in equated(part) if name in others and names_read(value) <= own
     }
@@ -328,7 +328,7 @@ def unique_keys(relation: Relation) -> list[frozenset[str]]:
         case PerUnit(_, keys, _, by_unit_alone):
             return [frozenset() if by_unit_alone else frozenset(name for name, _ in keys)]
         case Distinct(source):
-            return [frozenset(knowledge_of(source).properties), *unique_keys(source)]
+            return [frozenset(facts_of(source).any_row), *unique_keys(source)]
         case Project(source, columns):
             return [key for below in unique_keys(source) for key in _renamed(below, columns)]
         case Filter(source) | SemiJoin(source) | Window(source) | LightUnits(source):

@@ -183,7 +183,7 @@ def _cotangent(v: int, bits: int) -> Interval:
     return min(ends), max(ends)
 
 
-class Laplace(Standard):
+class StandardLaplace(Standard):
     """-ln U with a fair sign."""
 
     def estimate(self) -> tuple[float, float]:

@@ -27,7 +27,7 @@ from dpsql.limits import LONGEST_LIST
 from dpsql.relation.relation import Scan, ValuesTable
 from dpsql.relation.reports import AdaptiveTable, known_rows
 from dpsql.schema.types import Integer
-from dpsql.sql.rows import Answer, Rows, inner_name, reads_release, release_name, reports_name
+from dpsql.sql.rows import PrivateRows, PublicQuery, internal_name, reads_release, release_name, reports_name
 from dpsql.sql.scope import is_qualified
 from dpsql.sql.syntax import is_defined, written
 
@@ -68,7 +68,7 @@ def adaptive_value(resolver: Resolver, query: exp.Expr, named: Named, node: exp.
     return Literal(constant, kind, resolver.place(node))
 
 
-def adaptive_rows(resolver: Resolver, source: exp.Expr, named: Named) -> Rows:
+def adaptive_rows(resolver: Resolver, source: exp.Expr, named: Named) -> PrivateRows:
     """The rows of an item of FROM that is an answer."""
     everything = exp.Select(expressions=[exp.Star()]).from_(copied(source))
     table = _adaptive(resolver, closed(everything, named), source, single=False).table
@@ -76,7 +76,9 @@ def adaptive_rows(resolver: Resolver, source: exp.Expr, named: Named) -> Rows:
     listed = ValuesTable(
         table.name, tuple((name, fact) for (name, _), fact in zip(table.columns, properties, strict=True))
     )
-    return Rows(relation=listed, columns={name.removeprefix("_"): Column(name, kind) for name, kind in table.columns})
+    return PrivateRows(
+        relation=listed, columns={name.removeprefix("_"): Column(name, kind) for name, kind in table.columns}
+    )
 
 
 def closed(query: exp.Expr, named: Named) -> exp.Expr:
@@ -111,7 +113,7 @@ def _collect(query: exp.Expr, named: Named, needed: dict[str, exp.CTE]) -> None:
     read = [table for table in nodes_of(query, exp.Table) if not is_qualified(table)]
     for name in dict.fromkeys(table.name.lower() for table in read):
         item = named.get(name)
-        if not isinstance(item, Answer) or item.definition is None:
+        if not isinstance(item, PublicQuery) or item.definition is None:
             continue
         definition, around = item.definition
         if name not in needed:
@@ -130,7 +132,7 @@ def _adaptive(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: bo
     _refuse_estimates(resolver, query, node)
     tables = [*_release_tables(resolver), *map(_public_table, public)]
     described = resolver.post_processor.describe(sql, tables)
-    columns = tuple((inner_name(name), _kind(kind, resolver, node)) for name, kind in described)
+    columns = tuple((internal_name(name), _kind(kind, resolver, node)) for name, kind in described)
     if len({name for name, _ in columns}) < len(columns):
         raise resolver.refuse("two columns of the answer have the same name", node, "rename one with AS")
     table = AdaptiveTable(f"_adaptive_{len(resolver.adaptive)}", columns, single)

@@ -21,7 +21,7 @@ from dpsql.relation import facts
 from dpsql.relation.facts import WINDOWS, check_per_unit, result_type
 from dpsql.relation.relation import AggregateCall, Frame, WindowCall, WindowOrder
 from dpsql.schema.types import Boolean, Integer
-from dpsql.sql.rows import inner_column
+from dpsql.sql.rows import internal_column
 from dpsql.sql.syntax import (
     argument_counts,
     extra_clauses,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression
     from dpsql.schema.types import ColumnType
-    from dpsql.sql.rows import Rows
+    from dpsql.sql.rows import PrivateRows
     from dpsql.sql.subqueries import Filtered
 
 OF_NUMBERS = ("SUM", "AVG")
@@ -213,7 +213,7 @@ class Windows:
             if not isinstance(part, exp.Window) or part.parent_select is not None:
                 return part
             window, properties = self.call(part)
-            return inner_column(Column(next(name for name, call in self.calls if call == window), properties.type))
+            return internal_column(Column(next(name for name, call in self.calls if call == window), properties.type))
 
         return copied(node).transform(replaced, copy=False)
 
@@ -234,7 +234,9 @@ def _windows_in(node: exp.Expr) -> Iterator[exp.Window]:
     return cast("Iterator[exp.Window]", outermost(node, lambda part: isinstance(part, exp.Window)))
 
 
-def _window_call(node: exp.Window, lowering: Lowering, rows: Rows, refuse: Refuse) -> tuple[WindowCall, Properties]:
+def _window_call(
+    node: exp.Window, lowering: Lowering, rows: PrivateRows, refuse: Refuse
+) -> tuple[WindowCall, Properties]:
     """A window function, which must be partitioned by the unit."""
     if extra_clauses(node, {"this", "partition_by", "order", "over", "spec"}):
         raise refuse("this kind of window cannot be used", node, "write OVER (PARTITION BY unit ORDER BY ...)")

@@ -23,7 +23,7 @@ from dpsql.relation.units import different_units
 from dpsql.schema.types import Boolean
 from dpsql.sql.adaptive import adaptive_rows
 from dpsql.sql.randomized import reads_reports
-from dpsql.sql.rows import Answer, Rows, declared_rows, with_column_names
+from dpsql.sql.rows import PrivateRows, PublicQuery, declared_rows, with_column_names
 from dpsql.sql.scope import Scope, is_qualified
 from dpsql.sql.syntax import extra_clauses, from_nodes
 
@@ -58,7 +58,7 @@ UNKNOWN = object()
 
 
 @dataclass(frozen=True)
-class Kept:
+class PreservedSide:
     relation: Relation
     columns: frozenset[str]
     """The inner names of its columns; the others of the join are private."""
@@ -67,12 +67,12 @@ class Kept:
     def refuse(self, why: str, hint: str) -> Unsupported:
         return Unsupported(f"the outer join keeps public rows that no person matches, and {why}", at=self.at, hint=hint)
 
-    def renamed(self, names: Mapping[str, str], types: Mapping[str, ColumnType]) -> Kept:
+    def renamed(self, names: Mapping[str, str], types: Mapping[str, ColumnType]) -> PreservedSide:
         """The same rows, whose columns have these names."""
         columns = tuple((names[name], Column(name, types[name])) for name in sorted(self.columns & names.keys()))
-        return Kept(Project(self.relation, columns), frozenset(name for name, _ in columns), self.at)
+        return PreservedSide(Project(self.relation, columns), frozenset(name for name, _ in columns), self.at)
 
-    def projected(self, columns: Mapping[str, Expression], conditions: Iterable[Expression]) -> Kept | None:
+    def projected(self, columns: Mapping[str, Expression], conditions: Iterable[Expression]) -> PreservedSide | None:
         """The public rows that are kept below a subquery's columns; None if its WHERE leaves none of them."""
         relation = self._filtered(conditions)
         if self.is_inner(conditions):
@@ -80,7 +80,7 @@ class Kept:
         public = {name: value for name, value in columns.items() if self._is_public(value)}
         if not all(name in public or self._vanishes(value) for name, value in columns.items()):
             raise self.refuse("a column is computed from both sides", "compute it outside, or use an inner join")
-        return Kept(Project(relation, tuple(public.items())), frozenset(public), self.at)
+        return PreservedSide(Project(relation, tuple(public.items())), frozenset(public), self.at)
 
     def groups(
         self, keys: Iterable[Expression], calls: Iterable[AggregateCall], conditions: Iterable[Expression]
@@ -103,13 +103,15 @@ class Kept:
         values = [self._value(argument) for argument in call.arguments]
         return bool(values) and (values == [None] or (call.name == "SUM" and values in ([0], [False])))
 
-    def joined(self, rows: Rows, kind: Literal["INNER", "LEFT"], condition: Expression | None) -> Kept | None:
+    def joined(
+        self, rows: PrivateRows, kind: Literal["INNER", "LEFT"], condition: Expression | None
+    ) -> PreservedSide | None:
         """These rows beside more public ones, where the condition reads nothing else; None if it does."""
         public = {column.name for column in rows.columns.values()}
         if rows.is_private or (condition is not None and not names_read(condition) <= self.columns | public):
             return None
         relation = Join(self.relation, rows.relation, kind, condition, by_unit_alone=False)
-        return Kept(relation, self.columns | public, self.at)
+        return PreservedSide(relation, self.columns | public, self.at)
 
     def _filtered(self, conditions: Iterable[Expression]) -> Relation:
         relation = self.relation
@@ -181,16 +183,16 @@ Kind = Literal["INNER", "LEFT", "RIGHT", "FULL"]
 
 
 @dataclass(frozen=True)
-class Step:
+class JoinStep:
     """One more item of FROM and how it is joined."""
 
-    rows: Rows
+    rows: PrivateRows
     kind: Kind
     on: exp.Expr | None
     using: tuple[str, ...]
     at: Place | None
 
-    def pairs(self, left: Rows) -> list[Expression]:
+    def pairs(self, left: PrivateRows) -> list[Expression]:
         """What USING says."""
         return [equal(left.columns[name], self.rows.columns[name]) for name in self.using]
 
@@ -199,16 +201,16 @@ class Step:
 class Source:
     """Everything in FROM, under one set of names. None marks a name that two items have."""
 
-    first: Rows
-    steps: tuple[Step, ...]
+    first: PrivateRows
+    steps: tuple[JoinStep, ...]
     columns: Mapping[str, Column | None]
 
     @property
-    def items(self) -> list[Rows]:
+    def items(self) -> list[PrivateRows]:
         return [self.first, *(step.rows for step in self.steps)]
 
     @property
-    def inner_names(self) -> set[str]:
+    def internal_names(self) -> set[str]:
         return {column.name for rows in self.items for column in rows.columns.values()}
 
     @property
@@ -230,7 +232,7 @@ class Source:
             )
         return Column(found.name, found.type, place)
 
-    def joined(self, condition_of: Callable[[exp.Expr, str], Expression], where: list[Expression]) -> Rows:
+    def joined(self, condition_of: Callable[[exp.Expr, str], Expression], where: list[Expression]) -> PrivateRows:
         """One relation. A comma or CROSS JOIN finds its condition among the parts of the WHERE."""
         rows = self.first
         for step in self.steps:
@@ -243,9 +245,9 @@ def _full_name(node: exp.Column) -> str:
     return (f"{node.table}.{node.name}" if node.table else node.name).lower()
 
 
-def add_step(source: Source, step: Step, taken: Collection[str]) -> Source:
+def add_step(source: Source, step: JoinStep, taken: Collection[str]) -> Source:
     """The source with one more item, its names kept apart."""
-    step = replace(step, rows=step.rows.apart_from({*taken, *source.inner_names}))
+    step = replace(step, rows=step.rows.apart_from({*taken, *source.internal_names}))
     columns = dict(source.columns)
     for name, column in step.rows.columns.items():
         if name not in columns:
@@ -268,7 +270,7 @@ def merged_name(column: Column) -> str:
     return f"_either_{column.name}"
 
 
-def read_step(rows: Rows, node: exp.Join, left: Mapping[str, Column | None], at: Place | None) -> Step:
+def read_step(rows: PrivateRows, node: exp.Join, left: Mapping[str, Column | None], at: Place | None) -> JoinStep:
     """The parser's join as a step; what is not understood is refused."""
     kind = (node.side or "INNER").upper()
     natural = node.method == "NATURAL"
@@ -281,21 +283,23 @@ def read_step(rows: Rows, node: exp.Join, left: Mapping[str, Column | None], at:
     for name in using:
         if left.get(name) is None or name not in rows.columns:
             raise ProgrammingError(f'USING: both sides need one column "{name}"', at=at, hint="write ON instead")
-    return Step(rows, cast(Kind, kind), node.args.get("on"), using, at)
+    return JoinStep(rows, cast(Kind, kind), node.args.get("on"), using, at)
 
 
 def equal(left: Expression, right: Expression) -> Expression:
     return Call(FUNCTIONS["="], (left, right), Boolean())
 
 
-def _together(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
+def _together(left: PrivateRows, step: JoinStep, condition: Expression | None, where: list[Expression]) -> PrivateRows:
     right = step.rows
     if right.kept is not None and left.kept is None and step.kind == "INNER":
         # An inner join has no sides.
         left, right, step = right, left, replace(step, rows=left)
     if right.kept is not None:
         raise right.kept.refuse("is joined again", "let it be the first item of FROM, or use an inner join")
-    public = _kept_public_side(left, step) if left.kept is None else _kept_again(left.kept, step, condition, where)
+    public = (
+        _preserved_public_side(left, step) if left.kept is None else _preserved_again(left.kept, step, condition, where)
+    )
     by_unit_alone = False
     if left.is_private and right.is_private:
         within = _within_units(left, step, condition, where)
@@ -307,7 +311,7 @@ def _together(left: Rows, step: Step, condition: Expression | None, where: list[
     relation = Join(left.relation, right.relation, kind, condition, by_unit_alone)
     if relation.kind == "FULL" and step.using:
         return _merged(relation, left, step)
-    return Rows(
+    return PrivateRows(
         relation=relation,
         # A column that USING merges is the one of the side that is kept.
         columns={**left.columns, **right.columns} if step.kind == "RIGHT" else {**right.columns, **left.columns},
@@ -318,14 +322,14 @@ def _together(left: Rows, step: Step, condition: Expression | None, where: list[
     )
 
 
-def _present(left: Rows, right: Rows, kind: Kind) -> frozenset[frozenset[str]]:
+def _present(left: PrivateRows, right: PrivateRows, kind: Kind) -> frozenset[frozenset[str]]:
     """Which columns tell every row's unit: those of a side that is kept, or of a FULL JOIN one of either side."""
     if kind == "FULL":
         return frozenset(mine | its for mine in left.present for its in right.present)
     return {"INNER": left.present | right.present, "LEFT": left.present, "RIGHT": right.present}[kind]
 
 
-def _merged(join: Join, left: Rows, step: Step) -> Rows:
+def _merged(join: Join, left: PrivateRows, step: JoinStep) -> PrivateRows:
     """FULL JOIN ... USING (c): c is that of the left side, or of the right one where there is no left row."""
     right = step.rows
     columns = {**right.columns, **left.columns}
@@ -346,7 +350,7 @@ def _merged(join: Join, left: Rows, step: Step) -> Rows:
             keys[merged.name] = key
             if frozenset({mine.name, its.name}) in present:
                 present |= {frozenset({merged.name})}
-    return Rows(
+    return PrivateRows(
         relation=Project(join, tuple(values)),
         columns=columns,
         unit_keys=keys,
@@ -355,7 +359,9 @@ def _merged(join: Join, left: Rows, step: Step) -> Rows:
     )
 
 
-def _within_units(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Expression | None:
+def _within_units(
+    left: PrivateRows, step: JoinStep, condition: Expression | None, where: list[Expression]
+) -> Expression | None:
     """The condition, once it is sure that it compares the units of both sides; None if it does not."""
     if left.unit_type != step.rows.unit_type:
         raise Unsupported("the units of the tables differ in type", at=step.at, hint="join tables of one unit")
@@ -366,7 +372,9 @@ def _within_units(left: Rows, step: Step, condition: Expression | None, where: l
     return all_of([*parts, *found]) if found else None
 
 
-def _cross_unit_join(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
+def _cross_unit_join(
+    left: PrivateRows, step: JoinStep, condition: Expression | None, where: list[Expression]
+) -> PrivateRows:
     """Rows of different units, with equal keys or compared otherwise: aggregates/cross_unit.py may count them."""
     right = step.rows
     parts = [*(conjuncts(condition) if condition is not None else ()), *(where if step.kind == "INNER" else ())]
@@ -384,7 +392,7 @@ def _cross_unit_join(left: Rows, step: Step, condition: Expression | None, where
         same_unit=same_unit_said(left, right),
         at=step.at,
     )
-    return Rows(relation=relation, columns={**right.columns, **left.columns}, unit_type=left.unit_type)
+    return PrivateRows(relation=relation, columns={**right.columns, **left.columns}, unit_type=left.unit_type)
 
 
 def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tuple[Expression, Expression] | None:
@@ -402,7 +410,7 @@ def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tupl
     return None
 
 
-def same_unit_said(left: Rows, right: Rows) -> str:
+def same_unit_said(left: PrivateRows, right: PrivateRows) -> str:
     """What the condition should say; nothing where a subquery leaves the unit out, which it has to select first."""
     mine, its = left.unit_names, right.unit_names
     if not (mine and its):
@@ -411,19 +419,19 @@ def same_unit_said(left: Rows, right: Rows) -> str:
     return f"{' or '.join(mine)} = {' or '.join(its)}" if mine and its else ""
 
 
-def _common_keys(left: Rows, right: Rows) -> Iterator[tuple[list[str], list[str]]]:
+def _common_keys(left: PrivateRows, right: PrivateRows) -> Iterator[tuple[list[str], list[str]]]:
     for column, key in left.unit_keys.items():
         mine, its = left.names_of({column}), right.names_of({name for name, k in right.unit_keys.items() if k == key})
         if mine and its:
             yield mine, its
 
 
-def same_unit(part: Expression, left: Rows, right: Rows) -> bool:
+def same_unit(part: Expression, left: PrivateRows, right: PrivateRows) -> bool:
     """Whether the part says that a row of each side belongs to the same unit."""
     return any(True for _ in _told_alike(part, left, right))
 
 
-def _told_alike(part: Expression, left: Rows, right: Rows) -> Iterator[tuple[Expression, Expression]]:
+def _told_alike(part: Expression, left: PrivateRows, right: PrivateRows) -> Iterator[tuple[Expression, Expression]]:
     """The sides of an equality that tell the unit in the same sense. NULL from an outer join is equal to nothing."""
     match part:
         case Call(function, (first, second), _) if function.name == "=":
@@ -433,12 +441,14 @@ def _told_alike(part: Expression, left: Rows, right: Rows) -> Iterator[tuple[Exp
                     yield mine, its
 
 
-def _is_by_unit(part: Expression, left: Rows, right: Rows) -> bool:
+def _is_by_unit(part: Expression, left: PrivateRows, right: PrivateRows) -> bool:
     """Whether the part says nothing more than that the units are the same."""
     return any(left.is_unit(mine) and right.is_unit(its) for mine, its in _told_alike(part, left, right))
 
 
-def _kept_again(kept: Kept, step: Step, condition: Expression | None, where: list[Expression]) -> Kept | None:
+def _preserved_again(
+    kept: PreservedSide, step: JoinStep, condition: Expression | None, where: list[Expression]
+) -> PreservedSide | None:
     """The public rows that are kept through one more join: beside other public rows, or where none of them matches."""
     meets = [*([condition] if condition is not None else []), *(where if step.kind == "INNER" else [])]
     if step.kind == "INNER" or step.kind == "LEFT":
@@ -450,14 +460,14 @@ def _kept_again(kept: Kept, step: Step, condition: Expression | None, where: lis
     raise kept.refuse("is joined again", "let this join be the last one, or use an inner join")
 
 
-def _kept_public_side(left: Rows, step: Step) -> Kept | None:
+def _preserved_public_side(left: PrivateRows, step: JoinStep) -> PreservedSide | None:
     """The public rows that an outer join keeps though nobody matches them. They have no unit, so they stay outside."""
     keeps_left, keeps_right = step.kind in ("LEFT", "FULL"), step.kind in ("RIGHT", "FULL")
     kept = [rows for rows, keeps in ((left, keeps_left), (step.rows, keeps_right)) if keeps and not rows.is_private]
     if not kept or not (left.is_private or step.rows.is_private):
         return None
     (rows,) = kept
-    public = Kept(rows.relation, frozenset(column.name for column in rows.columns.values()), step.at)
+    public = PreservedSide(rows.relation, frozenset(column.name for column in rows.columns.values()), step.at)
     if step.kind == "FULL":
         raise public.refuse("private ones too", "keep the rows of one side only")
     return public
@@ -475,7 +485,7 @@ def read_from(
     select: exp.Select, items: Sequence[Item], named: Named, resolver: Resolver, outer: Scope | None = None
 ) -> Scope:
     """The scope of a SELECT, whose FROM has these items. With `outer` it is one that may read the row outside."""
-    taken = outer.source.inner_names if outer is not None else set()
+    taken = outer.source.internal_names if outer is not None else set()
     first, *others = [
         _rows_of(item, node, named, resolver) for item, node in zip(items, from_nodes(select), strict=True)
     ]
@@ -489,8 +499,8 @@ def read_from(
     )
 
 
-def _rows_of(item: Item, node: exp.Expr, named: Named, resolver: Resolver) -> Rows:
-    rows = item if isinstance(item, Rows) else item.rows or adaptive_rows(resolver, node, named)
+def _rows_of(item: Item, node: exp.Expr, named: Named, resolver: Resolver) -> PrivateRows:
+    rows = item if isinstance(item, PrivateRows) else item.rows or adaptive_rows(resolver, node, named)
     alias = node.alias_or_name
     return rows.called(alias) if alias else rows
 
@@ -499,14 +509,14 @@ def _item(node: exp.Expr, named: Named, resolver: Resolver) -> Item:
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
         resolver.only(node, {"this", "alias"})
         found = resolver.query(node.this, named)
-        if isinstance(found, Answer) and found.tree is not None:
+        if isinstance(found, PublicQuery) and found.tree is not None:
             node.this.replace(found.tree)
     elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
         resolver.only(node, {"this", "alias", "db"})
         found = _by_name(node, named, resolver)
     elif isinstance(node, exp.Values | exp.Unnest) or isinstance(node.this, exp.GenerateSeries):
         resolver.resolve_nested(node, named)
-        return Answer(None)
+        return PublicQuery(None)
     else:
         raise resolver.refuse(
             "FROM cannot read this", node, "read declared tables (SHOW TABLES), and subqueries and joins of them"
@@ -527,5 +537,5 @@ def _by_name(node: exp.Table, named: Named, resolver: Resolver) -> Item:
             f'there is no table "{shown}"', at=resolver.place(node.this), hint=did_you_mean(node.name, known)
         )
     if table.is_public and not reads_reports(table, resolver.mentioned):
-        return Answer(None, declared_rows(table, resolver.schema, resolver.guarantees, reports=False))
+        return PublicQuery(None, declared_rows(table, resolver.schema, resolver.guarantees, reports=False))
     return declared_rows(table, resolver.schema, resolver.guarantees)

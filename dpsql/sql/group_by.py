@@ -20,13 +20,13 @@ from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.parser_tree import copied
 from dpsql.expressions.properties import range_of
 from dpsql.expressions.tree import Column
-from dpsql.relation.facts import knowledge_of
+from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Filter, PerUnit
 from dpsql.sql.calls import aggregate_calls, per_unit_type
 from dpsql.sql.from_clause import Source
-from dpsql.sql.post_processing import Above
-from dpsql.sql.project import output_rows, refuse_kept, refuse_order
-from dpsql.sql.rows import Rows, inner_column
+from dpsql.sql.post_processing import PostProcessing
+from dpsql.sql.project import output_rows, refuse_order, refuse_preserved_side
+from dpsql.sql.rows import PrivateRows, internal_column
 from dpsql.sql.scope import Scope
 from dpsql.sql.subqueries import read_constants
 from dpsql.sql.syntax import extra_clauses, has_aggregate, is_aggregate, outermost, output_name, unaliased
@@ -140,7 +140,7 @@ class Groups:
         if call.group_bounds is not None:
             ends = call.group_bounds
         elif call.arguments and call.name != "COUNT":
-            ends = range_of(kept_properties(call.arguments[0], knowledge_of(self.below.rows.relation).kept))
+            ends = range_of(kept_properties(call.arguments[0], facts_of(self.below.rows.relation).surviving))
         low, high = ends
         return _number(low), _number(high)
 
@@ -176,11 +176,11 @@ def _number(value: int | Fraction | None) -> exp.Expr:
 # GROUP BY with the unit: still rows of people, with aggregates of each one's own.
 
 
-def per_unit(groups: Groups, select: exp.Select) -> Rows:
+def per_unit(groups: Groups, select: exp.Select) -> PrivateRows:
     _refuse_clauses(groups, select)
-    above = Above(
+    above = PostProcessing(
         groups,
-        column=lambda call: inner_column(Column(groups.answer_name(call), per_unit_type(call))),
+        column=lambda call: internal_column(Column(groups.answer_name(call), per_unit_type(call))),
         subquery=copied,
     )
     items = [(output_name(item).lower(), above.rewritten(unaliased(item))) for item in select.expressions]
@@ -209,7 +209,7 @@ def _refuse_clauses(groups: Groups, select: exp.Select) -> None:
         "groups of one person each: the first of them would be people",
         "count them: SELECT COUNT(*) FROM (SELECT ... GROUP BY the unit) WHERE n > 300; or group by what people share",
     )
-    refuse_kept(groups.below)
+    refuse_preserved_side(groups.below)
     for clause in ("qualify", "distinct"):
         if select.args.get(clause):
             raise groups.below.scope.resolver.refuse(
@@ -219,7 +219,7 @@ def _refuse_clauses(groups: Groups, select: exp.Select) -> None:
             )
 
 
-def _grouped(groups: Groups) -> Rows:
+def _grouped(groups: Groups) -> PrivateRows:
     """The keys and aggregates of each unit, under names of our own."""
     rows = groups.below.rows
     keys = {f"_k{number}": key for number, key in enumerate(groups.keys)}
@@ -231,4 +231,4 @@ def _grouped(groups: Groups) -> Rows:
     )
     told = {name: sense for name, key in keys.items() if (sense := rows.key_of(key)) is not None}
     present = frozenset(frozenset({name}) for name in told if rows.tells_unit(keys[name]))
-    return Rows(relation=relation, columns={}, unit_keys=told, present=present, unit_type=rows.unit_type)
+    return PrivateRows(relation=relation, columns={}, unit_keys=told, present=present, unit_type=rows.unit_type)

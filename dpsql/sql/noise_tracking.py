@@ -34,7 +34,7 @@ def numbered(text: str, number: int) -> str:
     return text.replace(MARK, f"{SIGN}{number}")
 
 
-class NotFollowed(Exception):
+class UnknownError(Exception):
     """A clause whose columns are not known here."""
 
 
@@ -46,10 +46,10 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Made:
-    """What a column is made of: nothing noisy, noise that is replayed under the name `replica`, or lost noise."""
+    """What a column is made of: nothing noisy, noise that is replayed under the name `replicate`, or lost noise."""
 
     kind: Kind = Kind.PLAIN
-    replica: str = ""
+    replicate: str = ""
     by_row: bool = False
     """Whether only what is made of one row can be replayed, since rows share noise."""
     stepped: bool = False
@@ -65,7 +65,7 @@ LOST = Made(Kind.LOST)
 
 
 @dataclass(frozen=True)
-class Rows:
+class NoisyRows:
     """What a query gives: its columns in order, by name; whether noise chose or sorted its rows."""
 
     columns: tuple[tuple[str, Made], ...]
@@ -76,19 +76,19 @@ class Rows:
         found = [made for own, made in self.columns if own.lower() == name.lower()]
         return found[0] if len(found) == 1 else LOST if found else None
 
-    def renamed(self, alias: exp.Expr | None) -> Rows:
+    def renamed(self, alias: exp.Expr | None) -> NoisyRows:
         names = [] if alias is None else [part.name for part in alias.args.get("columns") or []]
         columns = [(new, made) for new, (_, made) in zip(names, self.columns, strict=False)]
         return replace(self, columns=(*columns, *self.columns[len(columns) :]))
 
 
 @dataclass(frozen=True)
-class Scope:
+class NoiseScope:
     """The names that an expression may read."""
 
-    sources: Mapping[str, Rows] = field(default_factory=dict)
+    sources: Mapping[str, NoisyRows] = field(default_factory=dict)
     aliases: Mapping[str, Made] = field(default_factory=dict)
-    outer: Scope | None = None
+    outer: NoiseScope | None = None
 
     @property
     def depth(self) -> int:
@@ -103,7 +103,7 @@ class Scope:
         if not table and name.lower() in self.aliases:
             return self.aliases[name.lower()]
         if self.outer is None:
-            raise NotFollowed(name)
+            raise UnknownError(name)
         return self.outer.made_of(column)
 
 
@@ -127,14 +127,14 @@ EVEN = (
     *(exp.Pow, exp.Coalesce, exp.AggFunc, exp.Window, exp.Filter, exp.Query),
 )
 """What makes neither steps nor kinks of noise; all else may turn a little of it into much, or into nothing."""
-NOT_FOLLOWED = (exp.Anonymous, exp.Rand, exp.Lambda, exp.Columns, exp.WithinGroup, exp.Distinct)
+UNKNOWN_ERROR = (exp.Anonymous, exp.Rand, exp.Lambda, exp.Columns, exp.WithinGroup, exp.Distinct)
 
 
 @dataclass(frozen=True)
 class NoiseInExpressions:
-    rows_of: Callable[[exp.Query, Scope | None], Rows]
+    rows_of: Callable[[exp.Query, NoiseScope | None], NoisyRows]
     """What a subquery gives, which may read the names of a scope."""
-    scope: Scope
+    scope: NoiseScope
     joined: bool = False
     """Whether it reads several sources."""
     chosen: bool = False
@@ -171,11 +171,11 @@ class NoiseInExpressions:
         if kind is not Kind.NOISY:
             return Made(kind)
         by_row = any(made.by_row for made in found)
-        if self.grouped or (by_row and (across or self.joined)) or not self._is_followed(item):
+        if self.grouped or (by_row and (across or self.joined)) or not self._has_known_error(item):
             return LOST
         return Made(Kind.NOISY, by_row=by_row, stepped=self._is_stepped(item))
 
-    def cut(self, rows: Rows, node: exp.Expr) -> Rows:
+    def cut(self, rows: NoisyRows, node: exp.Expr) -> NoisyRows:
         """The rows after ORDER BY and LIMIT."""
         order = node.args.get("order")
         by_noise = order is not None and any(self._sorts(item.this, rows) for item in order.expressions)
@@ -183,13 +183,13 @@ class NoiseInExpressions:
         is_cut = any(node.args.get(part) is not None for part in ("limit", "offset", "fetch"))
         return replace(rows, chosen=rows.chosen or (is_cut and is_sorted), sorted=is_sorted)
 
-    def replica(self, item: exp.Expr) -> exp.Expr:
+    def replicate(self, item: exp.Expr) -> exp.Expr:
         """The same over one replica of everything that is noisy in it."""
         tree = copied(item.unalias())
         for column in [part for part in _own(tree) if isinstance(part, exp.Column)]:
             made = self.scope.made_of(column)
             if made.kind is Kind.NOISY:
-                column.set("this", exp.to_identifier(made.replica, quoted=True))
+                column.set("this", exp.to_identifier(made.replicate, quoted=True))
         return tree
 
     def _with_aliases(self, select: exp.Select) -> NoiseInExpressions:
@@ -205,12 +205,12 @@ class NoiseInExpressions:
     def _aliases(self, select: exp.Select) -> dict[str, Made]:
         found: dict[str, Made] = {}
         for item in select.expressions:
-            with suppress(NotFollowed):  # it reads an alias that is not known yet
+            with suppress(UnknownError):  # it reads an alias that is not known yet
                 if item.alias:
-                    found[item.alias.lower()] = replace(self.made(item), replica=f"{item.alias}{MARK}")
+                    found[item.alias.lower()] = replace(self.made(item), replicate=f"{item.alias}{MARK}")
         return found
 
-    def _sorts(self, by: exp.Expr, rows: Rows) -> bool:
+    def _sorts(self, by: exp.Expr, rows: NoisyRows) -> bool:
         """Whether rows are sorted by what is noisy; a number or a name is a column of the answer first."""
         numbered = _by_number(by, rows.columns)
         if numbered is not None:
@@ -241,7 +241,7 @@ class NoiseInExpressions:
         """Whether its value is the same for all rows, and can stand beside them."""
         try:
             rows = self.rows_of(query, None)
-        except NotFollowed:
+        except UnknownError:
             return False
         return not self.aggregates and isinstance(query.unnest(), exp.Select) and len(rows.columns) == 1
 
@@ -255,7 +255,7 @@ class NoiseInExpressions:
     def _subquery(self, query: exp.Query) -> Made:
         """Of its one value; where noise chooses, or tests, there is nothing to replay."""
         if self.scope.depth == DEEPEST:
-            raise NotFollowed("subqueries")
+            raise UnknownError("subqueries")
         rows = self.rows_of(query, self.scope)
         if not rows.chosen and not any(made.kind for _, made in rows.columns):
             return PLAIN
@@ -263,11 +263,11 @@ class NoiseInExpressions:
         is_one = isinstance(query.unnest(), exp.Select) and len(rows.columns) == 1
         return rows.columns[0][1] if is_value and is_one and not rows.chosen else LOST
 
-    def _is_followed(self, item: exp.Expr) -> bool:
+    def _has_known_error(self, item: exp.Expr) -> bool:
         if not all(map(self._is_pulled, queries_in(item))):
             return False
         for node in nodes(item):
-            if isinstance(node, NOT_FOLLOWED):
+            if isinstance(node, UNKNOWN_ERROR):
                 return False
             if isinstance(node, exp.AggFunc) and not isinstance(node, ADDING_UP):
                 return False
@@ -340,12 +340,12 @@ ONE_ROW = "(SELECT 1) AS _one_row"
 
 
 @dataclass(frozen=True)
-class Followed:
+class PropagatedError:
     """The columns of an answer, and its query with replicas beside them."""
 
     query: exp.Query = field(repr=False)
-    tables: Mapping[str, Rows] = field(repr=False)
-    rows: Rows
+    tables: Mapping[str, NoisyRows] = field(repr=False)
+    rows: NoisyRows
 
     def made(self, names: Sequence[str]) -> list[Made]:
         """Of columns by their place, since some have no name in the query; by name where a star gives some of them."""
@@ -353,23 +353,23 @@ class Followed:
             return [made for _, made in self.rows.columns]
         return [self.rows.named(name) or LOST for name in names]
 
-    def sql(self, replicas: int) -> str:
+    def sql(self, replicates: int) -> str:
         tree = copied(self.query)
-        Walk(replicas).query(tree, self.tables)
+        Walk(replicates).query(tree, self.tables)
         return written(tree)
 
 
-def follow_noise(query: exp.Query, tables: Mapping[str, Rows]) -> Followed | None:
+def propagate_error(query: exp.Query, tables: Mapping[str, NoisyRows]) -> PropagatedError | None:
     """None where the query has clauses that are not followed; `tables` are the releases and the public ones."""
     if any(SIGN in node.name for node in nodes_of(query, exp.Identifier, exp.Literal)):
         return None  # it could be taken for the name of a replica
     try:
-        return Followed(query, tables, _rows_of(tables, query))
-    except NotFollowed:
+        return PropagatedError(query, tables, _rows_of(tables, query))
+    except UnknownError:
         return None
 
 
-def _rows_of(tables: Mapping[str, Rows], query: exp.Query, outer: Scope | None = None) -> Rows:
+def _rows_of(tables: Mapping[str, NoisyRows], query: exp.Query, outer: NoiseScope | None = None) -> NoisyRows:
     """What a query gives. No replicas are written into it."""
     return Walk().query(copied(query), tables, outer)
 
@@ -378,15 +378,15 @@ def _rows_of(tables: Mapping[str, Rows], query: exp.Query, outer: Scope | None =
 class Walk:
     """Adds replicas to the queries that it walks through: so many, or one with MARK still in its name."""
 
-    replicas: int | None = None
+    replicates: int | None = None
 
     def query(
         self,
         node: exp.Expr,
-        tables: Mapping[str, Rows],
-        outer: Scope | None = None,
+        tables: Mapping[str, NoisyRows],
+        outer: NoiseScope | None = None,
         places: Collection[int] | None = None,
-    ) -> Rows:
+    ) -> NoisyRows:
         """With `places`, the columns there have replicas, and no others."""
         node = node.unnest()
         tables = self._with(node, tables, outer)
@@ -394,14 +394,16 @@ class Walk:
             return self._select(node, tables, outer, places)
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, tables, outer, places)
-        raise NotFollowed(node.key)
+        raise UnknownError(node.key)
 
-    def _with(self, node: exp.Expr, tables: Mapping[str, Rows], outer: Scope | None) -> Mapping[str, Rows]:
+    def _with(
+        self, node: exp.Expr, tables: Mapping[str, NoisyRows], outer: NoiseScope | None
+    ) -> Mapping[str, NoisyRows]:
         clause = node.args.get("with_")
         if clause is None:
             return tables
         if clause.args.get("recursive"):
-            raise NotFollowed("RECURSIVE")
+            raise UnknownError("RECURSIVE")
         for part in clause.expressions:
             found = self.query(part.this, tables, outer).renamed(part.args["alias"])
             tables = {**tables, part.alias.lower(): found}
@@ -410,30 +412,34 @@ class Walk:
     def _set_operation(
         self,
         node: exp.SetOperation,
-        tables: Mapping[str, Rows],
-        outer: Scope | None,
+        tables: Mapping[str, NoisyRows],
+        outer: NoiseScope | None,
         places: Collection[int] | None,
-    ) -> Rows:
+    ) -> NoisyRows:
         if places is None:
             # Both sides need replicas of the same columns: first it is seen which ones are noisy on either.
             rows = Walk().query(copied(node), tables, outer, ())
             places = [place for place, (_, made) in enumerate(rows.columns) if made.kind is Kind.NOISY]
         left, right = (self.query(side, tables, outer, places) for side in (node.left, node.right))
         if len(left.columns) != len(right.columns) or node.args.get("by_name"):
-            raise NotFollowed("BY NAME")
+            raise UnknownError("BY NAME")
         pairs = zip(left.columns, right.columns, strict=True)
         both = [(name, _either(one, other)) for (name, one), (_, other) in pairs]
         kept = isinstance(node, exp.Union) and not node.args.get("distinct")
         if not kept:
             both = [(name, made.lost) for name, made in both]
         chosen = left.chosen or right.chosen or (not kept and any(made.kind for _, made in both))
-        return NoiseInExpressions(partial(_rows_of, tables), Scope()).cut(Rows(tuple(both), chosen), node)
+        return NoiseInExpressions(partial(_rows_of, tables), NoiseScope()).cut(NoisyRows(tuple(both), chosen), node)
 
     def _select(
-        self, select: exp.Select, tables: Mapping[str, Rows], outer: Scope | None, places: Collection[int] | None
-    ) -> Rows:
+        self,
+        select: exp.Select,
+        tables: Mapping[str, NoisyRows],
+        outer: NoiseScope | None,
+        places: Collection[int] | None,
+    ) -> NoisyRows:
         sources = self._sources(select, tables, outer)
-        scope = Scope(sources, {}, outer)
+        scope = NoiseScope(sources, {}, outer)
         noise = NoiseInExpressions(partial(_rows_of, tables), scope, joined=len(sources) > 1).over_rows_of(select)
         distinct = select.args.get("distinct")
         is_compared = distinct is not None and distinct.args.get("on") is None
@@ -447,9 +453,9 @@ class Walk:
         chosen = noise.chosen or noise.reads(select.args.get("having"), select.args.get("qualify"))
         chosen |= distinct is not None and not is_compared
         is_sorted = any(rows.sorted for rows in sources.values())
-        return noise.cut(Rows(tuple(columns), chosen, is_sorted), select)
+        return noise.cut(NoisyRows(tuple(columns), chosen, is_sorted), select)
 
-    def _pulled(self, added: Sequence[exp.Expr], tables: Mapping[str, Rows]) -> Iterator[exp.Join]:
+    def _pulled(self, added: Sequence[exp.Expr], tables: Mapping[str, NoisyRows]) -> Iterator[exp.Join]:
         """Subqueries in replicas, as rows to join: read once, where each replica would have read its own."""
         for number, query in enumerate([query for item in added for query in queries_in(item)]):
             name, select = f"_value{number}", copied(query).unnest()
@@ -462,39 +468,41 @@ class Walk:
 
     def _numbered(self, added: Sequence[exp.Expr]) -> list[exp.Expr]:
         """All replicas as one piece of text: they differ by their numbers alone."""
-        if self.replicas is None or not added:
+        if self.replicates is None or not added:
             return list(added)
         texts = [written(item) for item in added]
-        return [exp.Var(this=", ".join(numbered(text, number) for text in texts for number in range(self.replicas)))]
+        return [exp.Var(this=", ".join(numbered(text, number) for text in texts for number in range(self.replicates)))]
 
-    def _sources(self, select: exp.Select, tables: Mapping[str, Rows], outer: Scope | None) -> dict[str, Rows]:
+    def _sources(
+        self, select: exp.Select, tables: Mapping[str, NoisyRows], outer: NoiseScope | None
+    ) -> dict[str, NoisyRows]:
         if select.args.get("laterals") or select.args.get("pivots"):
-            raise NotFollowed("LATERAL")
+            raise UnknownError("LATERAL")
         clause = select.args.get("from_")
         found = [clause.this] if clause is not None else []
         found += [join.this for join in select.args.get("joins") or []]
-        rows: dict[str, Rows] = {}
+        rows: dict[str, NoisyRows] = {}
         for place, source in enumerate(found):
             name = source.alias_or_name or f"_source{place}"
             rows[name.lower()] = self._source(source, tables, outer).renamed(source.args.get("alias"))
         return rows
 
-    def _source(self, source: exp.Expr, tables: Mapping[str, Rows], outer: Scope | None) -> Rows:
+    def _source(self, source: exp.Expr, tables: Mapping[str, NoisyRows], outer: NoiseScope | None) -> NoisyRows:
         if source.args.get("pivots") or source.args.get("sample"):
-            raise NotFollowed("PIVOT")
+            raise UnknownError("PIVOT")
         if isinstance(source, exp.Subquery):
             return self.query(source.this, tables, outer)
         if isinstance(source, exp.Values) and source.args.get("alias") is not None:
-            return Rows(tuple((part.name, PLAIN) for part in source.args["alias"].args.get("columns") or []))
+            return NoisyRows(tuple((part.name, PLAIN) for part in source.args["alias"].args.get("columns") or []))
         if isinstance(source, exp.Table) and source.name.lower() in tables:
             return tables[source.name.lower()]
-        raise NotFollowed(source.key)
+        raise UnknownError(source.key)
 
 
 def _either(one: Made, other: Made) -> Made:
     """Of a column whose rows come from both sides; replicas are called as on the left."""
     worst = max(one, other, key=lambda made: made.kind)
-    return Made(worst.kind, one.replica or worst.replica, one.by_row or other.by_row, one.stepped or other.stepped)
+    return Made(worst.kind, one.replicate or worst.replicate, one.by_row or other.by_row, one.stepped or other.stepped)
 
 
 def _columns(
@@ -511,21 +519,21 @@ def _columns(
         if is_compared:
             made = made.lost
         if made.kind is Kind.NOISY if places is None else place in places:
-            made = replace(made, replica=f"{name}{MARK}")
-            added.append(_renamed(noise.replica(item), made.replica))
+            made = replace(made, replicate=f"{name}{MARK}")
+            added.append(_renamed(noise.replicate(item), made.replicate))
         columns.append((name, made))
     return columns, added
 
 
-def _all_columns(item: exp.Expr, sources: Mapping[str, Rows], by_place: bool) -> list[tuple[str, Made]]:
+def _all_columns(item: exp.Expr, sources: Mapping[str, NoisyRows], by_place: bool) -> list[tuple[str, Made]]:
     """What a star stands for: replicas come with it."""
     star, table = item.find(exp.Star), item.args.get("table")
     if star is None or any(star.args.values()) or (table is not None and table.name.lower() not in sources):
-        raise NotFollowed("*")
+        raise UnknownError("*")
     chosen = sources.values() if table is None else [sources[table.name.lower()]]
     columns = [column for rows in chosen for column in rows.columns]
     if by_place and any(made.kind for _, made in columns):
-        raise NotFollowed("*")
+        raise UnknownError("*")
     return columns
 
 

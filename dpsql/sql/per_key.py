@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sqlglot import exp
 
 from dpsql.expressions.parser_tree import copied, nodes_of
-from dpsql.sql.rows import Rows
+from dpsql.sql.rows import PrivateRows
 from dpsql.sql.scope import is_qualified
 from dpsql.sql.syntax import (
     conditions_of,
@@ -63,7 +63,7 @@ class _Tables:
             return self.own[table]
         if table in self.named and not qualified:
             item = self.named[table]
-            rows = item if isinstance(item, Rows) else item.rows
+            rows = item if isinstance(item, PrivateRows) else item.rows
             return None if rows is None else tuple(rows.plain_columns)
         declared = self.schema.table(table)
         return None if declared is None else tuple(name.lower() for name in declared.columns)

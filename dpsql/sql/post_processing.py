@@ -15,7 +15,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.expressions.parser_tree import copied, nodes, nodes_of
 from dpsql.expressions.tree import Column
 from dpsql.schema.types import Boolean, Decimal, Double
-from dpsql.sql.rows import INNER, inner_column
+from dpsql.sql.rows import INNER, internal_column
 from dpsql.sql.syntax import (
     INTERVAL_ENDS,
     extra_clauses,
@@ -44,7 +44,7 @@ DIVISIONS = (exp.Div, exp.IntDiv, exp.Mod)
 
 
 @dataclass(frozen=True)
-class Above:
+class PostProcessing:
     groups: Groups
     column: Callable[[AggregateCall], exp.Expr]
     """What stands for an aggregate."""
@@ -60,7 +60,7 @@ class Above:
         """With `aliases_first` a name that is both is an alias of the SELECT list, and not a column."""
         number = self._key(node, aliases_first=aliases_first)
         if number is not None:
-            return inner_column(Column(f"_k{number}", self.groups.keys[number].type))
+            return internal_column(Column(f"_k{number}", self.groups.keys[number].type))
         if isinstance(node, exp.Column):
             return self._alias(node)
         if isinstance(node, exp.Query):
@@ -86,15 +86,15 @@ class Above:
             made.set("expression", exp.Nullif(this=made.expression, expression=exp.Literal.number(0)))
         return made
 
-    def _is_noisy(self, node: exp.Expr, followed: frozenset[str] = frozenset()) -> bool:
+    def _is_noisy(self, node: exp.Expr, propagated: frozenset[str] = frozenset()) -> bool:
         """Whether it is made of an aggregate, or of an alias that stands for one."""
         for part in nodes(node):
             if is_aggregate(part):
                 return True
             item = (
-                self.scope.alias(part) if isinstance(part, exp.Column) and part.name.lower() not in followed else None
+                self.scope.alias(part) if isinstance(part, exp.Column) and part.name.lower() not in propagated else None
             )
-            if item is not None and self._is_noisy(item, followed | {part.name.lower()}):
+            if item is not None and self._is_noisy(item, propagated | {part.name.lower()}):
                 return True
         return False
 
@@ -329,7 +329,7 @@ LONGEST_LIMIT = 18
 """Digits that a number of rows has for sure."""
 
 
-def passed_on(query: exp.Query, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...] | None:
+def passthrough(query: exp.Query, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...] | None:
     """The names and types of the columns, in the engine's words; None where the engine has to be asked."""
     if not isinstance(query, exp.Select) or extra_clauses(query, CLAUSES) or len(tables) != 1:
         return None

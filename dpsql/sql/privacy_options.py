@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.errors import ParseError
 
-from dpsql.aggregates.function import Bounds
+from dpsql.aggregates.function import BoundsRule
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Place, SqlSyntaxError, UnknownName, Unsupported, did_you_mean
 from dpsql.expressions.parser_tree import nodes_of
@@ -260,8 +260,8 @@ def _number(node: exp.Expr, parameters: Mapping[str, object]) -> Fraction:
 
 # -- options -----------------------------------------------------------------------------------------------------------
 
-PER_GROUP = MARK + Bounds.PER_GROUP.value
-PER_ROW = MARK + Bounds.PER_ROW.value
+PER_GROUP = MARK + BoundsRule.PER_GROUP.value
+PER_ROW = MARK + BoundsRule.PER_ROW.value
 REPORT = MARK + "report"
 ARGUMENTS = {name.removeprefix(MARK): name for name in (PER_GROUP, PER_ROW)}
 REPORT_FORMAT = "report_format"
@@ -377,7 +377,7 @@ def _ends_value(token: Token) -> bool:
     return word or token.token_type in VALUE_ENDS
 
 
-# -- reports ----------------------------------------------------------------------------------------------------------
+# -- reports -----------------------------------------------------------------------------------------------------------
 
 
 def _reported(tokens: list[Token], text: str) -> list[Token]:

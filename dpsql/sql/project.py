@@ -11,7 +11,7 @@ from dpsql.expressions.parser_tree import copied
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Distinct, Filter, Project, Relation, Window
 from dpsql.sql.calls import Windows, read_windows
-from dpsql.sql.rows import Rows, inner_name
+from dpsql.sql.rows import PrivateRows, internal_name
 from dpsql.sql.syntax import free_name, from_nodes, output_name, unaliased
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _only_table(select: exp.Expr) -> str | None:
 # -- project -----------------------------------------------------------------------------------------------------------
 
 
-def project(below: Filtered, select: exp.Select) -> Rows:
+def project(below: Filtered, select: exp.Select) -> PrivateRows:
     unit = " or ".join(below.rows.unit_names or below.rows.names_of(below.rows.unit_keys))
     chosen = _chosen(below, select)
     refuse_order(
@@ -71,7 +71,7 @@ def project(below: Filtered, select: exp.Select) -> Rows:
         f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {unit} ORDER BY ...) <= 3",
     )
     if chosen is not None or select.args.get("distinct"):
-        refuse_kept(below)
+        refuse_preserved_side(below)
     nodes = [*select.expressions, *([chosen] if chosen is not None else [])]
     below = below.reading([*nodes, *(select.args.get("windows") or ())])
     windows = read_windows(nodes, select.args.get("windows") or [], below)
@@ -83,10 +83,10 @@ def project(below: Filtered, select: exp.Select) -> Rows:
         clause = "DISTINCT ON" if _distinct_on(select) else "QUALIFY"
         relation = Filter(relation, below.scope.condition(windows.replaced(chosen), clause))
     if windows.calls:
-        refuse_kept(below)
+        refuse_preserved_side(below)
     rows = output_rows(replace(below.rows, relation=relation), columns)
     if below.rows.kept is not None:
-        inner = {inner_name(name): value for name, value in columns.items()}
+        inner = {internal_name(name): value for name, value in columns.items()}
         rows = replace(rows, kept=below.rows.kept.projected(inner, below.conditions))
     if select.args.get("distinct") and not _distinct_on(select):
         return replace(rows, relation=Distinct(rows.relation))
@@ -137,20 +137,20 @@ def refuse_order(below: Filtered, select: exp.Select, rows: str, hint: str) -> N
             raise below.scope.resolver.refuse(f"{clause.upper()} cannot be used on {rows}", select.args[clause], hint)
 
 
-def refuse_kept(below: Filtered) -> None:
+def refuse_preserved_side(below: Filtered) -> None:
     if below.rows.kept is not None:
         raise below.rows.kept.refuse("they belong to nobody", "aggregate right here, or use an inner join")
 
 
-def output_rows(rows: Rows, columns: dict[str, Expression]) -> Rows:
+def output_rows(rows: PrivateRows, columns: dict[str, Expression]) -> PrivateRows:
     """The rows with these columns, under the names that the SELECT list gives them."""
-    seen = {name: Column(inner_name(name), expression.type) for name, expression in columns.items()}
+    seen = {name: Column(internal_name(name), expression.type) for name, expression in columns.items()}
     values = {seen[name].name: expression for name, expression in columns.items()}
     keys = {name: key for name, value in values.items() if (key := rows.key_of(value)) is not None}
     present = {frozenset({name}) for name in keys if rows.tells_unit(values[name])}
     shown = {value.name: name for name, value in values.items() if isinstance(value, Column)}
     present |= {frozenset(map(shown.__getitem__, names)) for names in rows.present if names <= shown.keys()}
-    return Rows(
+    return PrivateRows(
         relation=Project(rows.relation, tuple(values.items())),
         columns=seen,
         unit_keys=keys,

@@ -20,18 +20,18 @@ from dpsql.sql.desugar import desugar
 from dpsql.sql.from_clause import from_items, read_from
 from dpsql.sql.group_by import per_unit, read_groups
 from dpsql.sql.per_key import PublicTables, free_columns, grouped_by_key
-from dpsql.sql.post_processing import Above
+from dpsql.sql.post_processing import PostProcessing
 from dpsql.sql.privacy_options import clause_of
 from dpsql.sql.project import AGGREGATE_FIRST, SHOWS_ROWS, people_shown, project
 from dpsql.sql.randomized import as_reports, mentioned_columns
 from dpsql.sql.rows import (
     INNER,
-    Answer,
     Item,
     Named,
-    Rows,
+    PrivateRows,
+    PublicQuery,
     declared_rows,
-    inner_name,
+    internal_name,
     release_name,
     reports_name,
     with_column_names,
@@ -102,7 +102,7 @@ def refuse_equal_keys(groups: Groups) -> None:
         )
 
 
-def _release(groups: Groups, select: exp.Select) -> Answer:
+def _release(groups: Groups, select: exp.Select) -> PublicQuery:
     below, scope = groups.below, groups.below.scope
     kept = below.rows.kept
     keeps_rows = kept is not None and not kept.is_inner(below.conditions)
@@ -113,7 +113,7 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
             exp.Greatest(this=answer, expressions=[exp.Literal.number(1)]) if keeps_rows and _is_star(call) else answer
         )
 
-    above = Above(
+    above = PostProcessing(
         groups,
         column=column,
         subquery=lambda node: scope.resolver.answer(
@@ -144,7 +144,7 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
     else:
         name = release_name(scope.resolver.number_of(released, below.rows.all_units))
     post_processing.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(name))))
-    return Answer(post_processing)
+    return PublicQuery(post_processing)
 
 
 def _is_star(call: AggregateCall) -> bool:
@@ -157,7 +157,7 @@ def _answer_column(name: str) -> exp.Expr:
     return column
 
 
-def _post_processing(above: Above, select: exp.Select) -> exp.Select:
+def _post_processing(above: PostProcessing, select: exp.Select) -> exp.Select:
     """The same SELECT over the release's columns; HAVING becomes WHERE, since groups are rows now."""
     post_processing = exp.Select(expressions=[_output(item, above) for item in select.expressions])
     post_processing.set("with_", select.args.get("with_"))
@@ -171,7 +171,7 @@ def _post_processing(above: Above, select: exp.Select) -> exp.Select:
     return post_processing
 
 
-def _output(item: exp.Expr, above: Above) -> exp.Expr:
+def _output(item: exp.Expr, above: PostProcessing) -> exp.Expr:
     if item.is_star and not is_star(unaliased(item)):
         raise above.scope.resolver.refuse("* would show rows of people", item, "name the groups and aggregates")
     name = exp.to_identifier(output_name(item), quoted=True)
@@ -216,7 +216,7 @@ if TYPE_CHECKING:
 WORDS: dict[type[exp.Expr], str] = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
 
 
-def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) -> Rows:
+def combined(node: exp.SetOperation, left: PrivateRows, right: PrivateRows, refuse: Refuse) -> PrivateRows:
     word = WORDS[type(node)]
     if extra_clauses(node, {"this", "expression", "distinct", "with_", "by_name"}):
         raise refuse(f"{word} of rows of people with more clauses cannot be asked", node, "leave them out")
@@ -236,7 +236,7 @@ def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) ->
         raise refuse(f"{word} of {len(mine)} columns and {len(its)}", node, "select the same columns on both sides")
     if left.unit_type != right.unit_type:
         raise refuse("the units of the two sides are of different types", node, "combine tables of one unit")
-    pairs = [(inner_name(name), column, other) for (name, column), other in zip(mine, its, strict=True)]
+    pairs = [(internal_name(name), column, other) for (name, column), other in zip(mine, its, strict=True)]
     keys = {
         name: key
         for name, column, other in pairs
@@ -250,14 +250,14 @@ def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) ->
             "select the unit on both sides, in the same place, or use UNION ALL",
         )
     kinds = [_kind(column, other, node, refuse) for (_, column), other in zip(mine, its, strict=True)]
-    names = [inner_name(name) for name, _ in mine]
+    names = [internal_name(name) for name, _ in mine]
     relation = SetOp(
         cast(SetKind, word),
         _aligned(left, [column for _, column in mine], names, kinds),
         _aligned(right, its, names, kinds),
     )
-    columns = {name: Column(inner_name(name), kind) for (name, _), kind in zip(mine, kinds, strict=True)}
-    return Rows(
+    columns = {name: Column(internal_name(name), kind) for (name, _), kind in zip(mine, kinds, strict=True)}
+    return PrivateRows(
         relation=relation,
         columns=columns,
         unit_keys=keys,
@@ -273,7 +273,7 @@ def _kind(column: Column, other: Column, node: exp.Expr, refuse: Refuse) -> Colu
     return kind
 
 
-def _aligned(rows: Rows, columns: list[Column], names: list[str], kinds: list[ColumnType]) -> Project:
+def _aligned(rows: PrivateRows, columns: list[Column], names: list[str], kinds: list[ColumnType]) -> Project:
     values = [
         column if column.type == kind else Call(cast_to(kind), (column,), kind)
         for column, kind in zip(columns, kinds, strict=True)
@@ -371,7 +371,7 @@ class Resolver:
 
     def query(self, node: exp.Expr, named: Named) -> Item:
         found = self.item_of(node, named)
-        rows = found if isinstance(found, Rows) else found.rows
+        rows = found if isinstance(found, PrivateRows) else found.rows
         if rows is not None:
             check_size(rows.relation, self.place(node))
         return found
@@ -385,7 +385,7 @@ class Resolver:
             raise self.refuse("this cannot be asked here", node, "write a SELECT")
         named = self.with_clause(node, named)
         items = from_items(node, named, self)
-        if not any(isinstance(item, Rows) for item in items):
+        if not any(isinstance(item, PrivateRows) for item in items):
             return self.over_answers(node, items, named)
         self.only(node, SELECT_CLAUSES)
         return resolve_select(read_from(node, items, named, self), node)
@@ -393,7 +393,7 @@ class Resolver:
     def answer(self, node: exp.Query, named: Named, *, refusal: str) -> exp.Query:
         """The query, which must be an answer; rows of people are refused."""
         found = self.query(node, named)
-        if isinstance(found, Rows):
+        if isinstance(found, PrivateRows):
             raise self.refuse(*people_shown(node, refusal, self.schema))
         tree = found.tree or node
         return exp.Subquery(this=tree) if isinstance(node, exp.Subquery) and tree is not node else tree
@@ -414,13 +414,13 @@ class Resolver:
                 )
             alias = part.args["alias"]
             found = with_column_names(self.query(part.this, known), alias, self.place(alias))
-            if isinstance(found, Rows):
+            if isinstance(found, PrivateRows):
                 known[part.alias.lower()] = found
                 part.pop()
             else:
                 if found.tree is not None:
                     part.this.replace(found.tree)
-                known[part.alias.lower()] = Answer(None, found.rows, (part, dict(known)))
+                known[part.alias.lower()] = PublicQuery(None, found.rows, (part, dict(known)))
         if not clause.expressions:
             clause.pop()
         return known
@@ -428,16 +428,16 @@ class Resolver:
     def set_operation(self, node: exp.SetOperation, named: Named) -> Item:
         named = self.with_clause(node, named)
         left, right = self.query(node.left, named), self.query(node.right, named)
-        if isinstance(left, Rows) and isinstance(right, Rows):
+        if isinstance(left, PrivateRows) and isinstance(right, PrivateRows):
             return combined(node, left, right, self.refuse)
         for side, found in ((node.left, left), (node.right, right)):
-            if isinstance(found, Rows):
+            if isinstance(found, PrivateRows):
                 raise self.refuse(
                     f"{node.key.upper()} of rows of people and of an answer cannot be asked", side, AGGREGATE_FIRST
                 )
             side.replace(found.tree or side)
         self.resolve_nested(node, named)
-        return Answer(node)
+        return PublicQuery(node)
 
     def resolve_nested(self, node: exp.Expr, named: Named) -> None:
         """Subqueries of an answer must be answers too."""
@@ -465,24 +465,24 @@ class Resolver:
     def _is_of_people(self, table: exp.Table, named: Named) -> bool:
         name = table.name.lower()
         if name in named and not is_qualified(table):
-            return isinstance(named[name], Rows)
+            return isinstance(named[name], PrivateRows)
         declared = None if is_defined(table) else self.schema.table(name)
         return declared is not None and not declared.is_public
 
-    def over_answers(self, select: exp.Select, items: list[Item], named: Named) -> Answer:
+    def over_answers(self, select: exp.Select, items: list[Item], named: Named) -> PublicQuery:
         """A query that reads no rows of people: only its subqueries need a look."""
         rows = None if any(True for _ in nested_queries(select)) else self.public_rows(select, items, named)
         self.resolve_nested(select, named)
-        return Answer(select, rows)
+        return PublicQuery(select, rows)
 
-    def public_rows(self, select: exp.Select, items: list[Item], named: Named) -> Rows | None:
+    def public_rows(self, select: exp.Select, items: list[Item], named: Named) -> PrivateRows | None:
         """The query as rows of public tables, where it is nothing more than that.
 
         What has no meaning among rows of people may have one in DuckDB, which then reads the query as it is. To see
         whether it has is to read it: nothing is asked or released on the way, so there is nothing to take back.
         """
         simple = not extra_clauses(select, {"expressions", "from_", "joins", "where", "with_", "distinct"})
-        plain = all(isinstance(item, Answer) and item.rows is not None for item in items)
+        plain = all(isinstance(item, PublicQuery) and item.rows is not None for item in items)
         if not items or not plain or not simple or any(map(has_aggregate, select.expressions)):
             return None
         try:

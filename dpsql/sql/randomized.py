@@ -18,7 +18,7 @@ from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.parser_tree import nodes_of
 from dpsql.expressions.tree import AdaptiveConstant, Column, columns_of, names_read, reads_adaptive, substituted
 from dpsql.relation.relation import Aggregate, AggregateCall, Filter, Join, Project, Scan, SemiJoin, ValuesTable
-from dpsql.relation.reports import Report, ReportCall, Reports, report_name
+from dpsql.relation.reports import RandomizedResponses, Report, ResponseCall, report_name
 from dpsql.relation.units import is_tracked, one_row_per_unit, parts_of
 from dpsql.schema.types import Decimal, Double, Integer
 
@@ -101,7 +101,7 @@ def as_reports(aggregate: Aggregate) -> Aggregate:
         grouped=bool(own_keys or columns),
     )
     numbers = iter(range(len(own_keys)))
-    reports = Reports(
+    reports = RandomizedResponses(
         columns=columns,
         condition=all_of([*lifted.conditions]),
         keys=tuple(next(numbers) if key is None else key for key in keys),
@@ -162,19 +162,19 @@ def _lift_join(join: Join, left: Lifted, right: Lifted) -> Lifted:
     )
 
 
-def _call(call: AggregateCall, lifted: Lifted, counts: list[AggregateCall]) -> ReportCall:
+def _call(call: AggregateCall, lifted: Lifted, counts: list[AggregateCall]) -> ResponseCall:
     about = [lifted.about_answers(part) for part in call.arguments]
     plain = call.name in ("COUNT", "SUM", "AVG") and not call.distinct and call.group_bounds is None
     if not plain or (call.name != "COUNT" and not isinstance(call.arguments[0].type, Integer | Double | Decimal)):
         raise _beside_reports(call)
     every = AggregateCall(name="COUNT", arguments=())
     if not about:
-        return ReportCall("COUNT", None, _number(every, counts))
+        return ResponseCall("COUNT", None, _number(every, counts))
     argument = about[0] if names_read(*call.arguments) else call.arguments[0]
     if argument is None and call.name != "COUNT":
         raise _beside_reports(call)
     counted = every if argument is not None else AggregateCall(name="COUNT", arguments=call.arguments)
-    return ReportCall(call.name, argument, _number(counted, counts))  # type: ignore[arg-type]
+    return ResponseCall(call.name, argument, _number(counted, counts))  # type: ignore[arg-type]
 
 
 def _number(call: AggregateCall, counts: list[AggregateCall]) -> int:
@@ -206,7 +206,7 @@ def _check(aggregate: Aggregate, lifted: Lifted) -> None:
         raise Unsupported("an outer join cannot keep groups of randomised reports", at=at, hint="use an inner join")
 
 
-def _check_size(reports: Reports) -> None:
+def _check_size(reports: RandomizedResponses) -> None:
     if reports.answer_count > MOST_ANSWERS:
         names = ", ".join(f'"{report.declared}"' for report in reports.columns)
         raise Unsupported(

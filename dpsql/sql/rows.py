@@ -12,7 +12,7 @@ from dpsql.errors import ProgrammingError, SchemaError
 from dpsql.expressions.parser_tree import nodes_of
 from dpsql.expressions.properties import Properties, bounded, exact_value, one_of, property_of
 from dpsql.expressions.tree import Call, Column, Literal, names_read
-from dpsql.relation.facts import knowledge_of
+from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit, UnitHop
 from dpsql.relation.reports import report_name
 from dpsql.relation.units import is_tracked
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Column as DeclaredColumn
     from dpsql.schema.model import Hop, Schema, Table
     from dpsql.schema.types import ColumnType
-    from dpsql.sql.from_clause import Kept
+    from dpsql.sql.from_clause import PreservedSide
 
 # -- inner -------------------------------------------------------------------------------------------------------------
 # Names of our own making, for columns and releases, whatever analysts call theirs.
@@ -36,7 +36,7 @@ INNER = "inner"
 """The mark of a node that is such a name."""
 
 
-def inner_column(column: Column) -> exp.Column:
+def internal_column(column: Column) -> exp.Column:
     node = exp.column(exp.to_identifier(column.name, quoted=True))
     node.meta[INNER] = column
     return node
@@ -126,7 +126,7 @@ LISTED_BITS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class PrivateRows:
     """A relation under the names that a query sees: lower case, with and without the table's alias."""
 
     relation: Relation
@@ -136,7 +136,7 @@ class Rows:
     present: frozenset[frozenset[str]] = frozenset()
     """Of each of these sets of such columns at least one is not NULL, in every row."""
     unit_type: ColumnType | None = None
-    kept: Kept | None = None
+    kept: PreservedSide | None = None
     """Public rows that an outer join keeps besides these."""
 
     @property
@@ -164,7 +164,7 @@ class Rows:
         names = names_read(expression)
         if any(columns <= names for columns in self.present):
             return True
-        known = knowledge_of(self.relation).kept
+        known = facts_of(self.relation).surviving
         return any(not known[name].nullable for name in names)
 
     def is_unit(self, expression: Expression) -> bool:
@@ -189,12 +189,12 @@ class Rows:
         names = sorted(name for name, column in self.columns.items() if column.name in inner)
         return [name for name in names if "." in name] or names
 
-    def called(self, alias: str) -> Rows:
+    def called(self, alias: str) -> PrivateRows:
         """The same rows under an alias: each column is known by its name, and by alias.name."""
         plain = self.plain_columns
         return replace(self, columns=plain | {f"{alias.lower()}.{name}": found for name, found in plain.items()})
 
-    def apart_from(self, taken: Collection[str]) -> Rows:
+    def apart_from(self, taken: Collection[str]) -> PrivateRows:
         """The same rows with inner names that are not taken yet."""
         inner = {column.name for column in self.columns.values()}
         clashing = inner & set(taken)
@@ -214,20 +214,20 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PublicQuery:
     """A query over releases and public tables only: all of SQL may be used on it.
 
     Where it is nothing but rows of public tables, `rows` are these, so that it may be joined with rows of people.
     """
 
     tree: exp.Query | None
-    rows: Rows | None = None
+    rows: PrivateRows | None = None
     definition: tuple[exp.CTE, Named] | None = None
     """The WITH query that it is, and the names that are known there."""
 
 
-Item: TypeAlias = Rows | Answer
-"""What a name in FROM can stand for. `Rows` are of people here; public ones are in an `Answer`."""
+Item: TypeAlias = PrivateRows | PublicQuery
+"""What a name in FROM can stand for. `PrivateRows` are of people here; public ones are in an `PublicQuery`."""
 Named: TypeAlias = Mapping[str, Item]
 """The names that WITH defines."""
 
@@ -235,7 +235,7 @@ Named: TypeAlias = Mapping[str, Item]
 def with_column_names(item: Item, alias: exp.Expr, at: Place | None) -> Item:
     """name(a, b) gives the first columns other names."""
     names = [name.name.lower() for name in alias.args.get("columns") or ()]
-    rows = item if isinstance(item, Rows) else item.rows
+    rows = item if isinstance(item, PrivateRows) else item.rows
     if not names or rows is None:
         return item
     old = rows.plain_columns
@@ -247,7 +247,7 @@ def with_column_names(item: Item, alias: exp.Expr, at: Place | None) -> Item:
     if len(columns) < len(old):
         raise ProgrammingError("two columns have the same name", at=at, hint="rename one")
     renamed = replace(rows, columns=columns)
-    return renamed if isinstance(item, Rows) else replace(item, rows=renamed)
+    return renamed if isinstance(item, PrivateRows) else replace(item, rows=renamed)
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
@@ -257,7 +257,7 @@ def _free_name(name: str, taken: Collection[str]) -> str:
     return f"{name}_{number}"
 
 
-def inner_name(name: str) -> str:
+def internal_name(name: str) -> str:
     """A column's name in the engine SQL. Names of our own start with one underscore, so nobody else's may.
 
     Engines compare names without regard to case, quoted ones too, so all are in lower case.
@@ -268,7 +268,7 @@ def inner_name(name: str) -> str:
     return f"_{name.lower()}" if name.startswith("_") else name.lower()
 
 
-def declared_rows(table: Table, schema: Schema, engine: Guarantees, *, reports: bool = True) -> Rows:
+def declared_rows(table: Table, schema: Schema, engine: Guarantees, *, reports: bool = True) -> PrivateRows:
     """A table as declared. Its unit is a column of its own, or is reached over foreign keys; a public one has none.
 
     Without `reports` collected columns are left out. Neither schema nor guarantees change, so queries share what is
@@ -278,17 +278,17 @@ def declared_rows(table: Table, schema: Schema, engine: Guarantees, *, reports: 
     key = id(schema), table.name, reports
     if key not in found:
         found[key] = schema, _declared_rows(table, schema, engine, reports)
-    rows: Rows = found[key][1]
+    rows: PrivateRows = found[key][1]
     return rows
 
 
-def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bool) -> Rows:
+def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bool) -> PrivateRows:
     unit = unit_of(table, schema, engine)
     own = None if unit is None else unit.path[0].column if unit.path else unit.column
     declared = {name: column for name, column in table.columns.items() if reports or column.collected is None}
     answers = tuple(
         ScanColumn(
-            inner_name(name),
+            internal_name(name),
             name,
             declared_properties(column),
             engine.never_null(table.name, name) or (name == own and _is_whole_as_unit(column)),
@@ -307,19 +307,19 @@ def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bo
         one_row_per_unit=unit is not None and not unit.path and engine.is_unique(table.name, unit.column, unit.type),
         declared_unique=table.unique,
         is_view=is_view,
-        stays=engine.rows_stay and not is_view,
+        stays=engine.immutable and not is_view,
     )
     columns = {column.declared.lower(): Column(column.name, column.properties.type) for column in answers}
     if unit is None or own is None:
-        return Rows(relation=scan, columns=columns)
+        return PrivateRows(relation=scan, columns=columns)
     keys = _unit_keys(table, schema)
     if not unit.path:
-        keys[inner_name(own)] = UNIT
-    return Rows(
+        keys[internal_name(own)] = UNIT
+    return PrivateRows(
         relation=scan,
         columns=columns,
         unit_keys=keys,
-        present=frozenset({frozenset({inner_name(own)})}),
+        present=frozenset({frozenset({internal_name(own)})}),
         unit_type=unit.type,
     )
 
@@ -333,7 +333,7 @@ def _reports(column: DeclaredColumn) -> ScanColumn:
     else:
         possible = range(2**bits) if bits else map(exact_value, column.collected.values)
         properties = one_of(column.stored_type, possible, nullable=False)
-    return ScanColumn(report_name(inner_name(column.name)), column.name, properties)
+    return ScanColumn(report_name(internal_name(column.name)), column.name, properties)
 
 
 def unit_of(table: Table, schema: Schema, engine: Guarantees) -> Unit | None:
@@ -379,11 +379,11 @@ def _unit_keys(table: Table, schema: Schema) -> dict[str, UnitKey]:
     """The table's own foreign key towards its unit, and its columns that others' foreign keys refer to."""
     hops = [hop for name in schema.tables for hop in schema.unit_path(name)[:1]]
     keys: dict[str, UnitKey] = {
-        inner_name(hop.to_column): (hop.to_table, hop.to_column) for hop in hops if hop.to_table == table.name
+        internal_name(hop.to_column): (hop.to_table, hop.to_column) for hop in hops if hop.to_table == table.name
     }
     for hop in schema.unit_path(table.name)[:1]:
         is_unit = schema.tables[hop.to_table].unit_column == hop.to_column
-        keys[inner_name(hop.column)] = UNIT if is_unit else (hop.to_table, hop.to_column)
+        keys[internal_name(hop.column)] = UNIT if is_unit else (hop.to_table, hop.to_column)
     return keys
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Schema
     from dpsql.sql.from_clause import Source
     from dpsql.sql.query import Resolver
-    from dpsql.sql.rows import Named, Rows
+    from dpsql.sql.rows import Named, PrivateRows
 
 # -- qualified ---------------------------------------------------------------------------------------------------------
 # Names with a database and a schema in front: shop.main.orders is the declared table, whatever WITH defines.
@@ -163,7 +163,7 @@ if TYPE_CHECKING:
     class AddedColumn(Protocol):
         """What gives the rows a column that holds the value of a subquery."""
 
-        def added_to(self, rows: Rows) -> Rows: ...
+        def added_to(self, rows: PrivateRows) -> PrivateRows: ...
 
 
 READS_OUTSIDE = "the subquery reads the row outside"
@@ -247,7 +247,7 @@ class Scope:
         return condition
 
     @property
-    def outside(self) -> Rows:
+    def outside(self) -> PrivateRows:
         """All that the items of FROM say of units, for what is checked before they are joined."""
         items = self.source.items
         private = next((rows for rows in items if rows.is_private), items[0])

@@ -24,7 +24,7 @@ from dpsql.sql.adaptive import adaptive_rows, adaptive_value
 from dpsql.sql.calls import aggregate_call, per_unit_type
 from dpsql.sql.from_clause import equal, from_items, read_from, same_unit, same_unit_said
 from dpsql.sql.per_key import PublicTables, free_columns, grouped_by_key
-from dpsql.sql.rows import INNER, Answer, Rows, inner_column
+from dpsql.sql.rows import INNER, PrivateRows, PublicQuery, internal_column
 from dpsql.sql.scope import COMPARE_UNITS, READS_OUTSIDE
 from dpsql.sql.syntax import (
     conditions_of,
@@ -97,7 +97,7 @@ def read_constants_in_on(scope: Scope, nodes: Sequence[exp.Expr]) -> Scope:
 def constant_value(node: exp.Expr, scope: Scope) -> Expression:
     query = copy_in_place(unwrapped(node))
     found = scope.resolver.query(query, scope.named)
-    if isinstance(found, Rows):
+    if isinstance(found, PrivateRows):
         raise scope.resolver.refuse(
             "a subquery would show rows of people", node, "let it aggregate: (SELECT AVG(x) ...)"
         )
@@ -115,7 +115,7 @@ MEMBERSHIP_HINT = "compare the unit with the unit: WHERE customer_id IN (SELECT 
 
 
 @dataclass(frozen=True)
-class Test:
+class SubqueryTest:
     """IN or EXISTS over a subquery."""
 
     query: exp.Expr
@@ -125,7 +125,7 @@ class Test:
     node: exp.Expr
 
 
-def as_test(node: exp.Expr) -> Test | None:
+def as_test(node: exp.Expr) -> SubqueryTest | None:
     """The node as a test, if it is one."""
     if isinstance(node, exp.Not):
         inner = as_test(unaliased(node.this))
@@ -133,10 +133,10 @@ def as_test(node: exp.Expr) -> Test | None:
     if not is_test(node):
         return None
     if isinstance(node, exp.Exists):
-        return Test(node.this, (), False, node)
+        return SubqueryTest(node.this, (), False, node)
     before = unaliased(node.this)
     values = before.expressions if isinstance(before, exp.Tuple) else [before]
-    return Test(unwrapped(node.args["query"]), tuple(values), False, node)
+    return SubqueryTest(unwrapped(node.args["query"]), tuple(values), False, node)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Match:
     """What is compared as the unit of the rows outside. Where it is NULL, other people's rows would decide."""
     at: Place | None = None
 
-    def of(self, rows: Rows, *, negated: bool) -> SemiJoin:
+    def of(self, rows: PrivateRows, *, negated: bool) -> SemiJoin:
         """The test of these rows, once it is known what they are joined of."""
         if not all(map(rows.tells_unit, self.units)):
             raise Unsupported(MAYBE_NULL, at=self.at, hint="compare the unit that is never NULL, or use EXISTS")
@@ -164,7 +164,7 @@ class MarkColumn:
     match: Match
     name: str
 
-    def added_to(self, rows: Rows) -> Rows:
+    def added_to(self, rows: PrivateRows) -> PrivateRows:
         return replace(rows, relation=Mark(self.match.of(rows, negated=False), self.name))
 
 
@@ -173,7 +173,7 @@ class Inside:
     """The subquery's own rows, and the conditions that also read the row outside."""
 
     scope: Scope
-    rows: Rows
+    rows: PrivateRows
     linking: list[Expression]
 
     @property
@@ -197,7 +197,7 @@ def read_inside(query: exp.Expr, outer: Scope, node: exp.Expr) -> Inside:
     tests = [test for test in map(as_test, parts_of_where) if test is not None]
     scope = read_constants(scope, [*conditions, *scope.source.conditions])
     parts = [scope.condition(part, "WHERE") for part in conditions]
-    own = {column.name for column in scope.source.columns.values() if column is not None} | scope.source.inner_names
+    own = {column.name for column in scope.source.columns.values() if column is not None} | scope.source.internal_names
     inside = [part for part in parts if names_read(part) <= own]
     rows = scope.source.joined(scope.condition, inside)
     whole = all_of(inside)
@@ -208,7 +208,7 @@ def read_inside(query: exp.Expr, outer: Scope, node: exp.Expr) -> Inside:
     return Inside(scope, rows, [part for part in parts if part not in inside])
 
 
-def _tested(rows: Rows, test: Test, scope: Scope) -> Rows:
+def _tested(rows: PrivateRows, test: SubqueryTest, scope: Scope) -> PrivateRows:
     """The rows inside for which a test of theirs holds."""
     match = match_of(test, replace(scope, outer=None), is_open=test.negated)
     return replace(rows, relation=match.of(rows, negated=test.negated))
@@ -219,7 +219,7 @@ def other_people(inside: Inside, outer: Scope, node: exp.Expr, otherwise: str | 
     return different_units(same_unit_said(outer.outside, inside.rows), outer.resolver.place(node), otherwise)
 
 
-def match_of(test: Test, scope: Scope, *, is_open: bool) -> Match:
+def match_of(test: SubqueryTest, scope: Scope, *, is_open: bool) -> Match:
     """What the test looks for. `is_open`: no match must be told from an unknown one, since a NOT stands before it."""
     if isinstance(test.node, exp.In):
         return _member(test, scope, is_open=is_open)
@@ -233,7 +233,7 @@ def match_of(test: Test, scope: Scope, *, is_open: bool) -> Match:
     return Match(inside.rows.relation, all_of(inside.linking))
 
 
-def _member(test: Test, scope: Scope, *, is_open: bool) -> Match:
+def _member(test: SubqueryTest, scope: Scope, *, is_open: bool) -> Match:
     values = [scope.lowering.lower(node) for node in test.values]
     other = _other_rows(test, scope)
     columns = list(other.plain_columns.values())
@@ -256,18 +256,18 @@ def _member(test: Test, scope: Scope, *, is_open: bool) -> Match:
     return Match(other.relation, all_of(equalities), tuple(equalities), units, scope.resolver.place(test.node))
 
 
-def _other_rows(test: Test, scope: Scope) -> Rows:
+def _other_rows(test: SubqueryTest, scope: Scope) -> PrivateRows:
     for column in outside_columns(test.query, scope):
         raise scope.resolver.refuse(READS_OUTSIDE, column, COMPARE_UNITS)
     query = copy_in_place(test.query)
     found = scope.resolver.query(query, scope.named)
-    if isinstance(found, Rows):
+    if isinstance(found, PrivateRows):
         rows = found
     else:
         rows = found.rows or adaptive_rows(scope.resolver, exp.Subquery(this=found.tree or query), scope.named)
     if rows.kept is not None:
         raise rows.kept.refuse("IN would compare with these", "use an inner join")
-    return rows.apart_from(scope.source.inner_names)
+    return rows.apart_from(scope.source.internal_names)
 
 
 # -- correlated --------------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class JoinedColumns:
     values: Relation
     meets: Expression | None
 
-    def added_to(self, rows: Rows) -> Rows:
+    def added_to(self, rows: PrivateRows) -> PrivateRows:
         return replace(rows, relation=Join(rows.relation, self.values, "LEFT", self.meets))
 
 
@@ -315,7 +315,7 @@ def correlated_value(node: exp.Expr, outer: Scope) -> tuple[Expression, JoinedCo
         if not is_aggregate(part):
             return part
         call = aggregate_call(part, lowering)
-        column = inner_column(Column(f"{name}_{len(calls)}", per_unit_type(call)))
+        column = internal_column(Column(f"{name}_{len(calls)}", per_unit_type(call)))
         calls.append(call)
         # Who has no rows at all has a count of none.
         return exp.Coalesce(this=column, expressions=[exp.Literal.number(0)]) if call.name == "COUNT" else column
@@ -343,13 +343,13 @@ def _over_everybody(
     if found is None:
         raise other_people(inside, outer, node, OVER_EVERYBODY)
     answer = resolver.query(found.grouped, outer.named)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, PublicQuery)
     assert answer.tree is not None
-    rows = adaptive_rows(resolver, exp.Subquery(this=answer.tree), outer.named).apart_from(outer.source.inner_names)
+    rows = adaptive_rows(resolver, exp.Subquery(this=answer.tree), outer.named).apart_from(outer.source.internal_names)
     meets = [outer.lowering.build("=", node, (rows.columns[key], outer.lowering.lower(its))) for key, its in found.keys]
 
     def replaced(part: exp.Expr) -> exp.Expr:
-        return inner_column(rows.columns[part.name]) if isinstance(part, exp.Column) else part
+        return internal_column(rows.columns[part.name]) if isinstance(part, exp.Column) else part
 
     return outer.lowering.lower(found.value.transform(replaced)), JoinedColumns(rows.relation, all_of(meets))
 
@@ -385,7 +385,7 @@ def _read(scope: Scope, node: exp.Expr) -> Scope:
     return scope.knowing(node, constant_value(node, scope))
 
 
-def _with_mark(scope: Scope, test: Test) -> Scope:
+def _with_mark(scope: Scope, test: SubqueryTest) -> Scope:
     """IN and EXISTS that are a part of a condition or a value."""
     scope = read_subqueries(scope, test.values)
     mark = Column(scope.new_name, Boolean())
@@ -401,7 +401,7 @@ class Filtered:
     """What the SELECT list reads: the rows that FROM and WHERE give, and the scope that names their columns."""
 
     scope: Scope
-    rows: Rows
+    rows: PrivateRows
     conditions: tuple[Expression, ...]
     """The WHERE, but for its tests."""
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import Dialect, exp
 from sqlglot.errors import ErrorLevel, UnsupportedError
 
-from dpsql.aggregates.function import Bounds
+from dpsql.aggregates.function import BoundsRule
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.lower import place_of
-from dpsql.expressions.narrow import HOLD, hold_ends
+from dpsql.expressions.narrow import CLAMP, clamp_ends
 from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.relation.facts import ARGUMENTS, WINDOWS
 from dpsql.sql.privacy_options import MARK, PER_GROUP, PER_ROW, REPORT
@@ -96,8 +96,8 @@ def written_number(node: exp.Expr) -> Fraction | None:
 def with_bounds(asked: AggregateCall, bounds: Given, node: exp.Expr, lowering: Lowering) -> AggregateCall:
     """The aggregate of values clamped to the bounds, or refused if it cannot be."""
     if PER_ROW in bounds:
-        if not _takes(asked, Bounds.PER_ROW) or len(asked.arguments) != 1:
-            taking = ", ".join(name for name, function in AGGREGATES.items() if Bounds.PER_ROW in function.bounds)
+        if not _takes(asked, BoundsRule.PER_ROW) or len(asked.arguments) != 1:
+            taking = ", ".join(name for name, function in AGGREGATES.items() if BoundsRule.PER_ROW in function.bounds)
             raise Unsupported(f"{asked.name} takes no bounds per row", at=asked.at, hint=f"these do: {taking}")
         (value,) = asked.arguments
         asked = replace(asked, arguments=(_clamped(value, bounds[PER_ROW], node, lowering),))
@@ -107,13 +107,13 @@ def with_bounds(asked: AggregateCall, bounds: Given, node: exp.Expr, lowering: L
     return asked
 
 
-def _takes(asked: AggregateCall, bounds: Bounds) -> bool:
+def _takes(asked: AggregateCall, bounds: BoundsRule) -> bool:
     """Functions within one unit alone have rows, and no groups of many people."""
-    return bounds in AGGREGATES[asked.name].bounds if asked.name in AGGREGATES else bounds is Bounds.PER_ROW
+    return bounds in AGGREGATES[asked.name].bounds if asked.name in AGGREGATES else bounds is BoundsRule.PER_ROW
 
 
 def _check_by_group(asked: AggregateCall, low: Fraction, high: Fraction) -> None:
-    if not _takes(asked, Bounds.PER_GROUP):
+    if not _takes(asked, BoundsRule.PER_GROUP):
         raise Unsupported(
             f"{asked.name} takes no bounds per group: it is about rows, not about units",
             at=asked.at,
@@ -128,7 +128,7 @@ def _check_by_group(asked: AggregateCall, low: Fraction, high: Fraction) -> None
 
 
 def _clamped(value: Expression, ends: tuple[Fraction, Fraction], node: exp.Expr, lowering: Lowering) -> Expression:
-    return lowering.build(HOLD, node, (value, *hold_ends(value.type, ends)))
+    return lowering.build(CLAMP, node, (value, *clamp_ends(value.type, ends)))
 
 
 # -- names -------------------------------------------------------------------------------------------------------------

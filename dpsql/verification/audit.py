@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpsql.explain import ExplainedRelease
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
     from dpsql.schema.model import Schema, Table
-    from dpsql.synthetic import Answer, Database, World
+    from dpsql.synthetic import Database, Neighbourhood, QueryResult
 
 # -- lower bound -------------------------------------------------------------------------------------------------------
 # How much epsilon is certainly lost between two inputs, from noisy answers alone.
@@ -185,7 +185,7 @@ ROUNDING = 1e-12
 """An l2 is the root of a whole number, in float64."""
 
 
-def moved_too_far(release: ExplainedRelease, whole: Answer, neighbour: Answer) -> Iterator[str]:
+def moved_too_far(release: ExplainedRelease, whole: QueryResult, neighbour: QueryResult) -> Iterator[str]:
     """What the neighbour shows that it must not."""
     if whole[0] != neighbour[0]:
         yield "the columns or their types differ"
@@ -233,7 +233,7 @@ def _together(release: ExplainedRelease, moved: list[list[int]]) -> Iterator[str
                 yield f"a bundle moves by {float(sum(cases.values())):g} of what one of its cases may"
 
 
-def wrong_shape(release: ExplainedRelease, answers: list[Answer]) -> Iterator[str]:
+def wrong_shape(release: ExplainedRelease, answers: list[QueryResult]) -> Iterator[str]:
     """Key columns first, then one BIGINT for each measure; the same groups everywhere if they are public."""
     columns, first = answers[0]
     expected = [*release.keys, *(measure.column for measure in release.measures)]
@@ -251,12 +251,12 @@ def wrong_shape(release: ExplainedRelease, answers: list[Answer]) -> Iterator[st
             yield "the public groups depend on the data"
 
 
-def keys_of(release: ExplainedRelease, answer: Answer) -> list[tuple[str, ...]]:
+def keys_of(release: ExplainedRelease, answer: QueryResult) -> list[tuple[str, ...]]:
     """By their repr, since NaN is not equal to itself."""
     return [tuple(map(repr, row[: len(release.keys)])) for row in answer[1]]
 
 
-def by_key(release: ExplainedRelease, answer: Answer) -> dict[tuple[str, ...], tuple[Any, ...]]:
+def by_key(release: ExplainedRelease, answer: QueryResult) -> dict[tuple[str, ...], tuple[Any, ...]]:
     """The measures of each group."""
     first, last = len(release.keys), len(release.keys) + len(release.measures)
     found = dict(zip(keys_of(release, answer), (row[first:last] for row in answer[1]), strict=True))
@@ -294,7 +294,7 @@ class Audited:
 @dataclass(frozen=True)
 class Auditor:
     schema: Schema
-    worlds: Sequence[World] = field(repr=False)
+    worlds: Sequence[Neighbourhood] = field(repr=False)
     epsilon: float = 1.0
     delta: float = DELTA
     runs: int = RUNS

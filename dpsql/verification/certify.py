@@ -23,7 +23,7 @@ from dpsql.engines.registry import kind_of, kinds
 from dpsql.errors import Error, InterfaceError
 from dpsql.pipeline import stages
 from dpsql.schema.model import Schema, UnitPath
-from dpsql.synthetic import fill_case, tame_tables, wild_tables
+from dpsql.synthetic import adversarial_tables, conforming_tables, fill_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,14 +44,14 @@ Outcome = Literal["equal", "refused", "refused by both", "different", "failed"]
 
 
 @dataclass(frozen=True)
-class World:
+class EnginePair:
     """The same rows in DuckDB and in another engine."""
 
     model: Connection
     other: Connection
 
 
-def outcome(question: Question, worlds: list[World]) -> tuple[Outcome, str]:
+def outcome(question: CorpusQuestion, worlds: list[EnginePair]) -> tuple[Outcome, str]:
     """And where it is not equal, why."""
     wanted, _ = compiled(worlds[0].model, question)
     if wanted is None:
@@ -71,7 +71,7 @@ def outcome(question: Question, worlds: list[World]) -> tuple[Outcome, str]:
     return "equal", ""
 
 
-def compiled(connection: Connection, question: Question) -> tuple[Calibrated | None, str]:
+def compiled(connection: Connection, question: CorpusQuestion) -> tuple[Calibrated | None, str]:
     """None where it is refused, with the reason."""
     session = connection.session
     try:
@@ -81,7 +81,7 @@ def compiled(connection: Connection, question: Question) -> tuple[Calibrated | N
         return None, problem.problem
 
 
-def options(question: Question) -> dict[str, Any]:
+def options(question: CorpusQuestion) -> dict[str, Any]:
     is_clipped = question.options.get("bounding") == "l2_clip"
     return UNBOUNDED | question.options if is_clipped else question.options | UNBOUNDED
 
@@ -145,7 +145,7 @@ DATA = INSTALLED if INSTALLED.exists() else Path(__file__).parents[2] / "tests"
 
 
 @dataclass(frozen=True)
-class Release:
+class ClaimedRelease:
     """What is claimed of one release: see tests/cases/shop.yaml."""
 
     keys: str
@@ -154,11 +154,11 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Case:
+class CorpusCase:
     file: str
     name: str
     sql: str
-    releases: tuple[Release, ...]
+    releases: tuple[ClaimedRelease, ...]
     parameters: list[object] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     plain: str | None = None
@@ -177,7 +177,7 @@ class CaseFile:
     name: str
     schema: Schema
     create: str
-    cases: tuple[Case, ...]
+    cases: tuple[CorpusCase, ...]
 
 
 def read_cases(path: Path) -> CaseFile:
@@ -185,7 +185,7 @@ def read_cases(path: Path) -> CaseFile:
     cases = []
     for case in content["cases"]:
         claims = case.pop("releases", None) or [{key: case.pop(key) for key in ("keys", "l0", "linf") if key in case}]
-        cases.append(Case(path.stem, releases=tuple(Release(**claim) for claim in claims), **case))
+        cases.append(CorpusCase(path.stem, releases=tuple(ClaimedRelease(**claim) for claim in claims), **case))
     return CaseFile(path.stem, Schema.model_validate(content["schema"]), content["create"], tuple(cases))
 
 
@@ -194,7 +194,7 @@ def case_files() -> dict[str, CaseFile]:
 
 
 @dataclass(frozen=True)
-class Question:
+class CorpusQuestion:
     file: str
     topic: str
     sql: str
@@ -202,14 +202,14 @@ class Question:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def questions(files: dict[str, CaseFile]) -> Iterator[Question]:
+def questions(files: dict[str, CaseFile]) -> Iterator[CorpusQuestion]:
     for name, file in files.items():
         for case in file.cases:
-            yield Question(name, "cases", case.sql, tuple(case.parameters), case.options)
+            yield CorpusQuestion(name, "cases", case.sql, tuple(case.parameters), case.options)
     for path in sorted((DATA / "corpus").glob("*.yaml")):
         for topic, entries in yaml.safe_load(path.read_text(encoding="utf-8")).items():
             for entry in entries:
-                yield Question(path.stem, topic, entry if isinstance(entry, str) else entry["sql"])
+                yield CorpusQuestion(path.stem, topic, entry if isinstance(entry, str) else entry["sql"])
 
 
 # -- load --------------------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def target(database: str) -> CertificationTarget:
 
 PEOPLE = 200
 """In the tame database."""
-WILD = ((0, 0), (1, 9), (5, 90))
+ADVERSARIAL = ((0, 0), (1, 9), (5, 90))
 """People and rows of the wild ones."""
 SHARE = 0.9
 """Of the questions that DuckDB answers, so many must be written for the engine."""
@@ -255,7 +255,7 @@ SHARE = 0.9
 
 @dataclass(frozen=True)
 class Certified:
-    question: Question
+    question: CorpusQuestion
     outcome: Outcome
     reason: str
 
@@ -273,28 +273,28 @@ class Certifier:
     def __init__(self, database: str) -> None:
         self._target = target(database)
         self._files = case_files()
-        self._worlds: dict[str, list[World]] = {}
+        self._worlds: dict[str, list[EnginePair]] = {}
         self._stack = ExitStack()
 
-    def questions(self, step: int = 1) -> list[Question]:
+    def questions(self, step: int = 1) -> list[CorpusQuestion]:
         return list(questions(self._files))[::step]
 
-    def certify(self, asked: list[Question], done: Callable[[], object]) -> list[Certified]:
+    def certify(self, asked: list[CorpusQuestion], done: Callable[[], object]) -> list[Certified]:
         found = []
         for question in asked:
             found.append(Certified(question, *outcome(question, self.worlds(question.file))))
             done()
         return found
 
-    def worlds(self, name: str) -> list[World]:
+    def worlds(self, name: str) -> list[EnginePair]:
         if name not in self._worlds:
-            file, wild = fitting(self._files[name], self._target), random.Random(f"wild {name}")
-            rows = [tame_tables(file, random.Random(f"tame {name}"), PEOPLE)]
-            rows += [wild_tables(file, wild, people, most) for people, most in WILD]
+            file, adversarial = fitting(self._files[name], self._target), random.Random(f"wild {name}")
+            rows = [conforming_tables(file, random.Random(f"tame {name}"), PEOPLE)]
+            rows += [adversarial_tables(file, adversarial, people, most) for people, most in ADVERSARIAL]
             self._worlds[name] = [self._world(file, f"{name}_{number}", rows_) for number, rows_ in enumerate(rows)]
         return self._worlds[name]
 
-    def _world(self, file: CaseFile, name: str, tables: CaseTables) -> World:
+    def _world(self, file: CaseFile, name: str, tables: CaseTables) -> EnginePair:
         model = self._stack.enter_context(duckdb.connect())
         model.execute("SET threads = 1")
         database = self._stack.enter_context(self._target.place(f"{PREFIX}{name}"))
@@ -305,7 +305,7 @@ class Certifier:
             warnings.simplefilter(
                 "ignore", errors.Warning
             )  # of a budget that protects nobody: these people are made up
-            return World(*(self._stack.enter_context(connect(source, **options)) for source in (model, database)))
+            return EnginePair(*(self._stack.enter_context(connect(source, **options)) for source in (model, database)))
 
     def __enter__(self) -> Certifier:
         return self

@@ -11,27 +11,27 @@ import pytest
 from dpsql.accounting.budget import Budget
 from dpsql.accounting.events import Composed, Free, Gaussian, Laplace, PureRelease
 from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp
-from dpsql.accounting.ledger.journal import Tally
+from dpsql.accounting.ledger.journal import RunningTotals
 from dpsql.accounting.privacy_loss import Cost, privacy_loss
 
 DELTA = Fraction(1, 10**6)
 
 
 def after(a_filter, event, k, epsilon="1/10", delta=0):
-    tally = Tally()
+    tally = RunningTotals()
     for _ in range(k):
         tally = tally.plus(privacy_loss(event), Fraction(epsilon), Fraction(delta))
     return Budget(a_filter, tally)
 
 
 def test_a_fresh_budget():
-    budget = Budget(Auto(Fraction(3), DELTA), Tally())
+    budget = Budget(Auto(Fraction(3), DELTA), RunningTotals())
     assert (budget.epsilon, budget.delta, budget.queries) == (3.0, 1e-6, 0)
     assert budget.spent == Cost(0.0, 0.0)
     assert budget.remaining == Cost(3.0, 1e-6)
     assert budget.basic == Cost(0.0, 0.0)
     with pytest.raises(FrozenInstanceError):
-        budget.tally = Tally()
+        budget.tally = RunningTotals()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_how_many_more_fit_beside_gaussians():
 def test_a_forecast_comes_true(name):
     a_filter = FILTERS[name](Fraction(1), DELTA)
     event = a_filter.queries_at(Fraction(1, 5), Fraction(0))[-1]
-    k = Budget(a_filter, Tally()).queries_like(event)
+    k = Budget(a_filter, RunningTotals()).queries_like(event)
     assert after(a_filter, event, k).queries_like(event) == 0
     assert k >= 5
 
@@ -74,7 +74,7 @@ def test_what_the_textbook_rules_would_have_said():
     assert budget.basic == Cost(10.0, 0.0)
     assert budget.advanced.epsilon == pytest.approx(6.3082, abs=1e-4)
     assert budget.advanced.delta == 1e-6
-    assert Budget(Basic(Fraction(1), Fraction(0)), Tally()).advanced is None
+    assert Budget(Basic(Fraction(1), Fraction(0)), RunningTotals()).advanced is None
 
 
 def test_huge_queries_do_not_overflow():
@@ -87,7 +87,7 @@ def test_huge_queries_do_not_overflow():
 
 def test_a_tally_survives_json_also_when_a_sum_is_infinite():
     tally = after(Gdp(Fraction(1), DELTA), Composed((Gaussian(Fraction(3)),)), 2, epsilon="900").tally
-    assert Tally.from_json(tally.to_json()) == tally
+    assert RunningTotals.from_json(tally.to_json()) == tally
 
 
 def test_it_reads_well():

@@ -16,7 +16,7 @@ from dpsql.accounting.curves import delta_at, mu_for
 from dpsql.accounting.events import ApproximateRelease, Composed, Exponential, Gaussian, Laplace, PureRelease
 from dpsql.accounting.exact import root_up
 from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp, Mixed, MixedSum, Zcdp
-from dpsql.accounting.ledger.journal import Tally
+from dpsql.accounting.ledger.journal import RunningTotals
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 
 DELTA = Fraction(1, 10**6)
@@ -34,7 +34,7 @@ def test_a_hundred_laplace_queries():
     assert Basic(PLENTY, DELTA).spent(totals).epsilon == 10
     assert Zcdp(PLENTY, SESSION_DELTA).spent(totals).epsilon == pytest.approx(5.2215, abs=1e-4)
 
-    tally = Tally()
+    tally = RunningTotals()
     for _ in range(100):
         tally = tally.plus(privacy_loss(Laplace(Fraction(10))), Fraction(1, 10), Fraction(0))
     assert tally.basic == (10, 0)

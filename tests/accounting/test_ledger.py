@@ -14,7 +14,7 @@ import pytest
 
 from dpsql.accounting.events import ApproximateRelease, Composed, Free, Gaussian, Laplace, NonPrivate, PureRelease
 from dpsql.accounting.ledger import sqlite
-from dpsql.accounting.ledger.journal import Stored
+from dpsql.accounting.ledger.journal import StoredAnswer
 from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.errors import BudgetExhausted, InterfaceError, LedgerError, ProgrammingError
 
@@ -441,8 +441,8 @@ def test_a_forked_child_cannot_spend_from_a_budget_in_memory(opened):
 def test_answers_are_kept_by_dataset_and_fingerprint(opened, path):
     ledger = opened(epsilon=1.0)
     assert ledger.answers.recall("f") is None
-    assert ledger.keep([Stored("f", "s", '{"n": 41}'), Stored("g", "s", '{"n": 7}')])
-    assert ledger.keep([Stored("f", "s", '{"n": 42}')])
+    assert ledger.keep([StoredAnswer("f", "s", '{"n": 41}'), StoredAnswer("g", "s", '{"n": 7}')])
+    assert ledger.keep([StoredAnswer("f", "s", '{"n": 42}')])
     assert opened().answers.recall("f") == '{"n": 42}'
     assert ledger.answers.recall("g") == '{"n": 7}'
     assert ledger.answers.first("s") == '{"n": 42}'

@@ -31,7 +31,7 @@ def spend(ledger):
     """A charge that ends in an answer."""
     charge = ledger.charge(QUARTER, sql="SELECT 1", fingerprint="f", epsilon="0.25")
     ledger.released(charge)
-    ledger.let_go(charge)
+    ledger.release(charge)
     return charge
 
 

@@ -58,7 +58,7 @@ def url(postgresql_url: str) -> Iterator[str]:
 def charge(ledger: Ledger, epsilon: str = "0.1") -> None:
     entry = ledger.charge(PureRelease(Fraction(epsilon)), sql="q", fingerprint="f", epsilon=epsilon)
     ledger.released(entry)
-    ledger.let_go(entry)
+    ledger.release(entry)
 
 
 def test_an_account_is_found_again(url: str) -> None:
@@ -125,7 +125,7 @@ def test_a_charge_that_is_worked_on_is_not_lost(url: str) -> None:
     held = here.charge(PureRelease(Fraction("0.1")), sql="q", fingerprint="f", epsilon=0.1)
     charge(there)
     here.released(held)
-    here.let_go(held)
+    here.release(held)
     assert "suspended" not in {entry.state for entry in there.history()}
 
 
@@ -141,7 +141,7 @@ def test_a_forked_child_works_for_itself(url: str) -> None:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     ledger.released(held)
-    ledger.let_go(held)
+    ledger.release(held)
     assert ledger.budget.remaining.epsilon == pytest.approx(0.8)
     ledger.close()
 
@@ -335,7 +335,7 @@ def test_settings_of_the_role_do_not_matter(url: str) -> None:
         with here._file.reading() as connection:
             assert connection.execute("SELECT current_setting('idle_session_timeout')").fetchone() == ("0",)
         here.released(held)
-        here.let_go(held)
+        here.release(held)
         assert here.budget.remaining.epsilon == pytest.approx(0.5)
         assert "suspended" not in {entry.state for entry in there.history()}
         here.verify()

@@ -24,7 +24,7 @@ import yaml
 import dpsql
 from dpsql.accounting.events import Composed, PureRelease
 from dpsql.accounting.ledger import journal, sqlite
-from dpsql.accounting.ledger.journal import Book, Record
+from dpsql.accounting.ledger.journal import Journal, Record
 from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.cli.app import main
 from dpsql.engines.duckdb import engine
@@ -438,7 +438,7 @@ def test_failures_and_lost_processes_cost_as_much(opened: Any, broken: Any) -> N
     connection.resume()
     ledger = connection.session.environment.ledger
     charge = ledger.charge(PureRelease(Fraction(1, 10**9)), sql="SELECT 1", fingerprint="f", epsilon="1e-9")
-    ledger.let_go(charge)
+    ledger.release(charge)
     assert opened().budget.suspended
     assert connection.budget.spent.epsilon == pytest.approx(2e-3)
     connection.resume()
@@ -612,7 +612,7 @@ def test_a_tail_that_was_missing_stays_missing_when_taken_over(tmp_path: Path) -
 def test_a_ledger_of_version_2_is_taken_over_with_its_open_charges(tmp_path: Path) -> None:
     path = tmp_path / "shop.ledger"
     ledger = Ledger.open(path, dataset="shop", epsilon=1)
-    ledger.let_go(ledger.charge(TENTH, sql="SELECT 1", fingerprint="f", epsilon="0.1"))
+    ledger.release(ledger.charge(TENTH, sql="SELECT 1", fingerprint="f", epsilon="0.1"))
     ledger.close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA writable_schema = ON")
@@ -653,7 +653,7 @@ def test_a_second_retry_before_the_owner_has_looked_breaks_the_chain(tmp_path: P
     ledger = Ledger.open(tmp_path / "shop.ledger", dataset="shop", epsilon=1)
     for _ in range(2):
         with ledger._file.writing() as connection:
-            Book(connection).append(Record(dataset="shop", analyst=None, state="retried"))
+            Journal(connection).append(Record(dataset="shop", analyst=None, state="retried"))
     with pytest.raises(dpsql.LedgerError, match="the owner had not looked"):
         ledger.verify()
 

@@ -15,7 +15,7 @@ import pytest
 
 import dpsql
 from dpsql.aggregates.count_sum import AVG, SUM
-from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars
+from dpsql.aggregates.function import AggregateFunction, BoundsRule, ErrorBars
 from dpsql.aggregates.table import AGGREGATES, WORDS, by_name, ways_to_ask
 from dpsql.frames.vocabulary import Vocabulary
 from dpsql.sql.calls import HINT
@@ -138,9 +138,9 @@ def test_hints_name_every_way_to_ask() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-@pytest.mark.parametrize("bounds", list(Bounds), ids=lambda bounds: bounds.value)
+@pytest.mark.parametrize("bounds", list(BoundsRule), ids=lambda bounds: bounds.value)
 def test_the_bounds_that_it_takes_and_no_others(
-    people: dpsql.Connection, row: AggregateFunction, bounds: Bounds
+    people: dpsql.Connection, row: AggregateFunction, bounds: BoundsRule
 ) -> None:
     sql = f"SELECT {written(row.name, row, f', {bounds.value} => (0, 5)')} FROM t"
     if row.by_fraction:

@@ -110,15 +110,15 @@ visits = st.lists(
 
 @pytest.mark.parametrize(("groups", "rows"), BOUNDS)
 def test_few_is_the_most_that_noise_hides(groups: int, rows: int) -> None:
-    few = heavy_units.few_rows(groups, rows, [CountRows()])
+    few = heavy_units.light_rows(groups, rows, [CountRows()])
     assert few is not None
     assert few**2 <= groups * rows**2 < (few + 1) ** 2
 
 
 def test_people_are_not_counted_by_their_rows() -> None:
-    assert heavy_units.few_rows(3, 5, [CountRows(), CountUnits()]) is None
-    assert heavy_units.few_rows(3, 5, [CountRows(most=2)]) is None
-    assert heavy_units.few_rows(3, 5, []) is None
+    assert heavy_units.light_rows(3, 5, [CountRows(), CountUnits()]) is None
+    assert heavy_units.light_rows(3, 5, [CountRows(most=2)]) is None
+    assert heavy_units.light_rows(3, 5, []) is None
 
 
 @pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)

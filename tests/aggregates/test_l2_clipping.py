@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql.aggregates.measure import WHOLE, CountRows, Scaled
+from dpsql.aggregates.measure import WHOLE, ClippedInL2, CountRows
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.pipeline.stages import compile_question
 
@@ -120,14 +120,14 @@ def test_the_bound_is_reached(raw: duckdb.DuckDBPyConnection, session: dpsql.Con
 
 @pytest.mark.parametrize(("groups", "all_groups"), [(1, 2), (2, 8), (5, 10), (7, 3000), (1, 10**5)])
 def test_no_part_is_too_large(groups: int, all_groups: int) -> None:
-    ladder = Scaled(CountRows(), groups, all_groups, 1).ladder
-    assert ladder[0] == (groups, WHOLE)
-    assert ladder[-1][0] > 2 * all_groups
-    assert len(ladder) < 250
-    for most, part in ladder:
+    histogram = ClippedInL2(CountRows(), groups, all_groups, 1).histogram
+    assert histogram[0] == (groups, WHOLE)
+    assert histogram[-1][0] > 2 * all_groups
+    assert len(histogram) < 250
+    for most, part in histogram:
         assert part**2 * most <= WHOLE**2 * groups
         assert part >= WHOLE * math.sqrt(groups / most) - 1
-    for (before, _), (most, _) in pairwise(ladder):
+    for (before, _), (most, _) in pairwise(histogram):
         assert before < most <= max(before + 1, before * 17 / 16)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.aggregates import release_sql
-from dpsql.engine_sql.tree import Part, Query
+from dpsql.engine_sql.tree import CTE, Query
 
 SCHEMA: dict[str, Any] = {
     "dataset": "visits",
@@ -67,7 +67,7 @@ def test_profiles_of_the_same_values_share_them(
     assert shared.count("_value_rank BETWEEN") < single.count("_value_rank BETWEEN")
 
 
-def each_by_itself(branches: list[Query]) -> tuple[tuple[Part, ...], list[Query]]:
+def each_by_itself(branches: list[Query]) -> tuple[tuple[CTE, ...], list[Query]]:
     return (), branches
 
 

@@ -101,12 +101,12 @@ def test_a_question_that_is_refused_releases_nothing(auditor: Auditor) -> None:
 
 
 def test_worlds_hold_what_is_declared_and_what_is_not(auditor: Auditor) -> None:
-    _, wild, tame = (world.whole.raw for world in auditor.worlds)
+    _, adversarial, conforming = (world.whole.raw for world in auditor.worlds)
     outside = "SELECT COUNT(*) FROM visits WHERE NOT cost BETWEEN 0 AND 500"
-    assert wild.execute(outside).fetchall() > [(0,)]
-    assert tame.execute(outside).fetchall() == [(0,)]
+    assert adversarial.execute(outside).fetchall() > [(0,)]
+    assert conforming.execute(outside).fetchall() == [(0,)]
     reached = "SELECT COUNT(*) FROM bills JOIN visits ON visit = number"
-    assert tame.execute(reached).fetchall() == [(24,)]
+    assert conforming.execute(reached).fetchall() == [(24,)]
     (first, *_) = auditor.worlds[2].neighbours
     assert first.raw.execute(reached).fetchall() < [(24,)]
 

@@ -332,7 +332,7 @@ def test_noise_fits_the_claims(sql: str, empty_shop: Any) -> None:
         for mechanism in ("laplace", "gaussian"):
             asked = calibrated(conn, sql, epsilon="1/4", mechanism=mechanism)
             measures = [measure for release in asked.releases for measure in release.measures]
-            parts = [part for release in asked.candidate.parts for part in release]
+            parts = [part for release in asked.noise_plan.parts for part in release]
             assert sum(parts) == 1
             for measure, part in zip(measures, parts, strict=True):
                 bounded, step = measure.bounded, 2**measure.shift

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpsql.engine_sql.tree import Apply, Constant, Field, Term, TryCast
+from dpsql.engine_sql.tree import Constant, Field, Func, Term, TryCast
 from dpsql.engines.duckdb.render import render_term
 from dpsql.engines.duckdb.render import type_name as duckdb_type
 from dpsql.engines.postgresql.render import PostgreSQL
@@ -42,8 +42,8 @@ def terms() -> Iterator[Term]:
         column = Field(name, kind=kind)
         yield from (TryCast(column, other) for other in VALUES if other != kind)
         if isinstance(kind, Double | Decimal):
-            yield from (Apply(operation, (column,), kind) for operation in ("negate", "abs"))
-            yield Apply("sign", (column,), Double() if kind == Double() else Integer())
+            yield from (Func(operation, (column,), kind) for operation in ("negate", "abs"))
+            yield Func("sign", (column,), Double() if kind == Double() else Integer())
 
 
 def rows() -> list[list[str | None]]:
@@ -123,7 +123,7 @@ def check_patterns(ask: Callable[[str], Any], write: Callable[[Term], str]) -> N
     """Each is asked twice: a server takes longer for a query that it has not compiled yet."""
     for pattern in PATTERNS:
         for operation in ("like", "ilike"):
-            term = Apply(operation, (Field("s", kind=Text()), Constant(pattern, Text())), Boolean())
+            term = Func(operation, (Field("s", kind=Text()), Constant(pattern, Text())), Boolean())
             sql = f"SELECT {write(term)} FROM long"
             assert ask(sql) is False
             began = perf_counter()
@@ -159,7 +159,7 @@ def test_patterns_mean_the_same_on_spark(spark: Any) -> None:
     listed = ", ".join(f"({place}, {Spark().constant(Constant(text, Text()))})" for place, text in enumerate(texts))
     spark.sql(f"SELECT * FROM VALUES {listed} AS v(place, s)").createOrReplaceTempView("texts")
     for pattern in patterns:
-        term = Apply("like", (Field("s", kind=Text()), Constant(pattern, Text()), Constant("!", Text())), Boolean())
+        term = Func("like", (Field("s", kind=Text()), Constant(pattern, Text()), Constant("!", Text())), Boolean())
         found = spark.sql(f"SELECT {Spark().term(term)} FROM texts ORDER BY place").collect()
         with duckdb.connect() as model:
             expected = [model.execute("SELECT ? LIKE ? ESCAPE '!'", [text, pattern]).fetchone()[0] for text in texts]  # type: ignore[index]

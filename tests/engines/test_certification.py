@@ -17,9 +17,18 @@ import pytest
 
 import dpsql
 from dpsql.cli.app import main
-from dpsql.synthetic import Answer, fill_case, unit_values, wild_tables, without_person
+from dpsql.synthetic import QueryResult, adversarial_tables, fill_case, unit_values, without_person
 from dpsql.verification.audit import moved_too_far, wrong_shape
-from dpsql.verification.certify import PREFIX, Case, Certified, Certifier, Question, case_files, passes, target
+from dpsql.verification.certify import (
+    PREFIX,
+    Certified,
+    Certifier,
+    CorpusCase,
+    CorpusQuestion,
+    case_files,
+    passes,
+    target,
+)
 
 SAMPLED = {"postgresql_url": ("", 25), "spark_url": ("shop", 60)}
 """Of which file (of all), and one question in how many, is asked by every run of the tests: Spark takes its time for
@@ -52,7 +61,7 @@ def test_both_corpora(postgresql_url: str) -> None:
 
 
 def test_one_difference_is_enough_to_fail() -> None:
-    question = Question("shop", "cases", "SELECT COUNT(*) FROM orders")
+    question = CorpusQuestion("shop", "cases", "SELECT COUNT(*) FROM orders")
     equal = [Certified(question, "equal", "")] * 99
     assert passes(equal)
     assert not passes([*equal, Certified(question, "different", "")])
@@ -90,7 +99,7 @@ def neighbours(engine: Sampled) -> Iterator[Neighbours]:
     def of(name: str) -> tuple[dpsql.Connection, list[str]]:
         if name not in made:
             file = CASE_FILES[name]
-            tables = wild_tables(file, random.Random(f"neighbours {name}"), 3, 40)
+            tables = adversarial_tables(file, random.Random(f"neighbours {name}"), 3, 40)
             people = unit_values(file.schema, 3)
             places = [f"{PREFIX}{name}_without_{number}" for number in range(len(people) + 1)]
             databases = [tables, *(without_person(file, tables, person) for person in people)]
@@ -109,7 +118,7 @@ def neighbours(engine: Sampled) -> Iterator[Neighbours]:
         yield of
 
 
-def check_neighbours(case: Case, connection: dpsql.Connection, places: list[str]) -> None:
+def check_neighbours(case: CorpusCase, connection: dpsql.Connection, places: list[str]) -> None:
     try:
         releases = connection.explain(case.sql, case.parameters, **case.options).releases
     except dpsql.Unsupported:
@@ -122,7 +131,7 @@ def check_neighbours(case: Case, connection: dpsql.Connection, places: list[str]
             assert list(moved_too_far(release, answers[0], neighbour)) == [], case.sql
 
 
-def answer(columns: Any) -> Answer:
+def answer(columns: Any) -> QueryResult:
     kinds = [(name, "BIGINT" if values.dtype.kind == "i" else str(values.dtype)) for name, values in columns.items()]
     return kinds, list(zip(*(values.tolist() for values in columns.values()), strict=True))
 

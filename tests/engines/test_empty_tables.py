@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.synthetic import fill_case, wild_tables
+from dpsql.synthetic import adversarial_tables, fill_case
 from dpsql.verification.certify import PREFIX, case_files, target
 
 HERE = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ def empty(request: pytest.FixtureRequest) -> Iterator[tuple[str, Connect]]:
     def database(name: str) -> Any:
         if name not in databases:
             file, model = CASE_FILES[name], opened.enter_context(duckdb.connect())
-            tables = wild_tables(file, random.Random(f"empty {name}"), 0, 0)
+            tables = adversarial_tables(file, random.Random(f"empty {name}"), 0, 0)
             fill_case(model, file, tables)
             if server is None:
                 databases[name] = model

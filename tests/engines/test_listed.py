@@ -11,7 +11,7 @@ import pytest
 import dpsql
 from dpsql.engine_sql.build import all_of, apply, count, fields, integer, select, total
 from dpsql.engine_sql.build import test as condition
-from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Ordered, Select, Table, Values, With
+from dpsql.engine_sql.tree import Alias, Field, Joined, Ordered, Select, Subquery, Table, Values, With
 from dpsql.engines.spark.engine import own_session
 from dpsql.engines.spark.public_groups import looked_up, with_all_groups
 from dpsql.engines.spark.render import render
@@ -21,13 +21,13 @@ from dpsql.verification.audit import moved_too_far
 # -- trees ------------------------------------------------------------------------------------------------------------
 
 
-def values(name: str, *listed: Any, kind: Any = None) -> Derived:
-    return Derived(Values((name,), (kind or Text(),), tuple((value,) for value in listed)), name)
+def values(name: str, *listed: Any, kind: Any = None) -> Subquery:
+    return Subquery(Values((name,), (kind or Text(),), tuple((value,) for value in listed)), name)
 
 
 def listing(source: Any, **keys: str) -> Select:
     """SELECT DISTINCT the values of sources as keys."""
-    return Select(tuple(Named(Field(of), key) for key, of in keys.items()), source, distinct=True)
+    return Select(tuple(Alias(Field(of), key) for key, of in keys.items()), source, distinct=True)
 
 
 def same(names: list[str], left: str, right: str) -> Any:
@@ -35,11 +35,11 @@ def same(names: list[str], left: str, right: str) -> Any:
 
 
 def inner(listed: Select, names: list[str]) -> Select:
-    columns = tuple(Named(Field(name, "_below"), name) for name in (*names, "m"))
+    columns = tuple(Alias(Field(name, "_below"), name) for name in (*names, "m"))
     joined = Joined(
         "INNER",
-        Derived(Select((), Table("found")), "_below"),
-        Derived(listed, "_listed"),
+        Subquery(Select((), Table("found")), "_below"),
+        Subquery(listed, "_listed"),
         same(names, "_below", "_listed"),
     )
     return Select(columns, joined)
@@ -56,8 +56,8 @@ def test_partials_are_counted_before_they_are_looked_up() -> None:
     """Spark takes a condition on a key alone to the rows below, of which there are more."""
     asked = inner(listing(values("_s0", "a"), k="_s0"), ["k"])
     assert isinstance(asked.source, Joined)
-    partials = select([*fields(["k"]), Named(count(), "m")], Select((), Table("rows")), group_by=[Field("k")])
-    sql = render(looked_up(replace(asked, source=replace(asked.source, left=Derived(partials, "_below")))))
+    partials = select([*fields(["k"]), Alias(count(), "m")], Select((), Table("rows")), group_by=[Field("k")])
+    sql = render(looked_up(replace(asked, source=replace(asked.source, left=Subquery(partials, "_below")))))
     assert sql.endswith("WHERE CASE WHEN (`_below`.`m` >= 0) THEN (`_below`.`k` IN ('a')) END")
 
 
@@ -70,10 +70,10 @@ ALONE = values("_s0", "a", "b")
 LEFT_AS_THEY_ARE = {
     "one value for two keys": (listing(Joined("CROSS", ALONE, values("_s1", "x")), k="_s0", l="_s0"), ["k", "l"]),
     "some combinations": (
-        Select((Named(Field("_s0"), "k"),), ALONE, condition("is not null", Field("_s0")), distinct=True),
+        Select((Alias(Field("_s0"), "k"),), ALONE, condition("is not null", Field("_s0")), distinct=True),
         ["k"],
     ),
-    "computed": (Select((Named(apply("upper", Field("_s0")), "k"),), ALONE, distinct=True), ["k"]),
+    "computed": (Select((Alias(apply("upper", Field("_s0")), "k"),), ALONE, distinct=True), ["k"]),
     "no value": (listing(values("_s0"), k="_s0"), ["k"]),
     "two zeros": (listing(values("_s0", 0, kind=Double()), k="_s0"), ["k"]),
     "a table": (listing(Table("towns"), k="_s0"), ["k"]),
@@ -87,16 +87,16 @@ def test_other_lists_are_joined(listed: Select, names: list[str]) -> None:
 
 
 def left(sums: Any, names: list[str]) -> Select:
-    listed = Derived(listing(values("_s0", "a", "b"), k="_s0"), "found_0")
-    joined = Joined("LEFT", listed, Derived(sums, "found_1"), same(names, "found_0", "found_1"))
-    columns = (Named(Field("k", "found_0"), "k"), Named(apply("coalesce", Field("m"), integer(0)), "m"))
+    listed = Subquery(listing(values("_s0", "a", "b"), k="_s0"), "found_0")
+    joined = Joined("LEFT", listed, Subquery(sums, "found_1"), same(names, "found_0", "found_1"))
+    columns = (Alias(Field("k", "found_0"), "k"), Alias(apply("coalesce", Field("m"), integer(0)), "m"))
     return Select(columns, joined, order_by=(Ordered(Field("k", "found_0")),))
 
 
 def sums_of(value: Any, kind: Any = None) -> Select:
     below = Select(tuple(fields(["k", "v"])), Table("rows"))
     return select(
-        [*fields(["k"]), Named(value, "m")], below, condition("is not null", Field("v")), [Field("k", kind=kind)]
+        [*fields(["k"]), Alias(value, "m")], below, condition("is not null", Field("v")), [Field("k", kind=kind)]
     )
 
 
@@ -119,7 +119,7 @@ def test_the_list_is_grouped_with_the_rows() -> None:
         sums_of(apply("coalesce", total(Field("v")), count())),
         sums_of(total(apply("coalesce", Field("v"), integer(1)))),
         sums_of(total(Field("v")), Double()),
-        select([*fields(["k"]), Named(Field("v"), "m")], Select(tuple(fields(["k", "v"])), Table("rows"))),
+        select([*fields(["k"]), Alias(Field("v"), "m")], Select(tuple(fields(["k", "v"])), Table("rows"))),
     ],
     ids=["rows", "rows too", "nothing counts", "two zeros", "no sums"],
 )

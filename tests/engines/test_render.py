@@ -38,30 +38,30 @@ from dpsql.engine_sql.build import (
 )
 from dpsql.engine_sql.operations import FOLDS, OPERATIONS
 from dpsql.engine_sql.tree import (
-    Apply,
+    CTE,
+    AggFunc,
+    Alias,
     Blank,
     Case,
     Constant,
-    Derived,
     Exists,
     Field,
-    Fold,
+    Func,
     Joined,
     Kind,
     Let,
-    Named,
     Operand,
     Ordered,
-    Over,
-    Part,
     Select,
     Series,
     SetOperation,
     Short,
+    Subquery,
     Table,
     Term,
     TryCast,
     Values,
+    WindowFunc,
     With,
     parts_of,
     tables_read,
@@ -488,7 +488,7 @@ def in_spark(spark: Any) -> Engine:
         pairs.write.mode("overwrite").saveAsTable(f"two_{name}")
     engine = InSpark(session)
     terms = [
-        (Apply(operation, arguments, kind), arguments)
+        (Func(operation, arguments, kind), arguments)
         for operation, number in CASES
         if (operation, number) not in REFUSED_BY["spark"]
         for arguments, kind, _ in [EXAMPLES[operation][number]]
@@ -557,9 +557,9 @@ def test_operations_keep_their_rule(operation: str, number: int, engine: Engine)
     arguments, kind, rule = EXAMPLES[operation][number]
     if (operation, number) in REFUSED_BY[engine.name]:
         with pytest.raises(Unsupported, match=r"on (PostgreSQL|Spark)"):
-            run(engine, Apply(operation, arguments, kind), arguments)
+            run(engine, Func(operation, arguments, kind), arguments)
         return
-    for found, *values in run(engine, Apply(operation, arguments, kind), arguments):
+    for found, *values in run(engine, Func(operation, arguments, kind), arguments):
         if operation not in OPEN and None in values:
             assert found is None, values
         elif rule is not None:
@@ -574,7 +574,7 @@ def test_others_are_as_duckdb_where_a_rule_names_it(name: str, request: pytest.F
         for operation, number in CASES:
             arguments, kind, rule = EXAMPLES[operation][number]
             if rule is None and (operation, number) not in REFUSED_BY[other.name] and operation not in HASHES:
-                term = Apply(operation, arguments, kind)
+                term = Func(operation, arguments, kind)
                 found, wanted = (by_arguments(run(engine, term, arguments)) for engine in (other, model))
                 assert found.keys() == wanted.keys()
                 for values, value in wanted.items():
@@ -661,7 +661,7 @@ def plain_constant(value: Any, kind: Kind) -> Constant:
 
 def test_names_are_quoted(engine: Engine) -> None:
     odd = 'a"; DROP TABLE x --'
-    query = Select((Named(Field(odd, odd), odd),), Derived(Select((Named(integer(1), odd),)), odd))
+    query = Select((Alias(Field(odd, odd), odd),), Subquery(Select((Alias(integer(1), odd),)), odd))
     assert engine.rows(engine.renderer().query(query)) == [(1,)]
 
 
@@ -698,11 +698,11 @@ TENTH = Fraction(0.1)
 def test_what_is_clamped_twice_is_clamped_and_rounded_the_same(bounds: tuple[float, float], engine: Engine) -> None:
     """A column between its bounds, and its product with another, as sums read them: in fixed point."""
     low, high = map(Fraction, bounds)
-    held = [Named(finite_clamp(field(name), double(low), double(high)), name) for name in ("x", "x2")]
-    raw = [Named(field("x"), "raw"), Named(field("x2"), "raw2")]
+    held = [Alias(finite_clamp(field(name), double(low), double(high)), name) for name in ("x", "x2")]
+    raw = [Alias(field("x"), "raw"), Alias(field("x2"), "raw2")]
     product = apply("*", field("x"), apply("-", double(1), field("x2"), kind=Double()), kind=Double())
     once_more = [
-        Named(finite_clamp(value, double(low), double(high)), f"clamped{place}")
+        Alias(finite_clamp(value, double(low), double(high)), f"clamped{place}")
         for place, value in enumerate((field("x"), product))
     ]
     tenths = [apply("*", column.value, double(TENTH), kind=Double()) for column in once_more]
@@ -710,9 +710,9 @@ def test_what_is_clamped_twice_is_clamped_and_rounded_the_same(bounds: tuple[flo
         quantum
         for place, tenth in enumerate(tenths)
         for quantum in (
-            Named(TryCast(tenth, Integer()), f"long{place}"),
-            Named(TryCast(tenth, SHORT), f"short{place}"),
-            Named(TryCast(apply("round", tenth, kind=Double()), Integer()), f"away{place}"),
+            Alias(TryCast(tenth, Integer()), f"long{place}"),
+            Alias(TryCast(tenth, SHORT), f"short{place}"),
+            Alias(TryCast(apply("round", tenth, kind=Double()), Integer()), f"away{place}"),
         )
     ]
     below = Select((*raw, *held), Table("two_x"))
@@ -762,11 +762,11 @@ def test_every_fold_is_tried() -> None:
 
 @pytest.mark.parametrize("name", FOLDED)
 def test_folds(name: str, engine: Engine) -> None:
-    fold = Fold(
+    fold = AggFunc(
         name, FOLDED[name], order_by=(Ordered(N, descending=True, nulls_first=True),) if name == "collect" else ()
     )
     column = next(iter(columns_of(fold)), "i")
-    (found,) = engine.rows(engine.renderer().query(Select((Named(fold, "f"),), Table(f"one_{column}"))))[0]
+    (found,) = engine.rows(engine.renderer().query(Select((Alias(fold, "f"),), Table(f"one_{column}"))))[0]
     values = [value for value in EXTREME[column] if value is not None]
     wanted = {
         "count": len(EXTREME["i"]),
@@ -784,13 +784,13 @@ def test_folds(name: str, engine: Engine) -> None:
 @pytest.mark.parametrize("most", [1, 2**20, 2**20 + 1, 2**40, 2**40 + 1, 2**61])
 def test_sums_are_exact_however_large_the_numbers(most: int, engine: Engine) -> None:
     """Alone, of some rows, and in a window: an engine may sum small numbers in another way."""
-    below = select([Named(clamp(N, integer(-most), integer(most)), "v")], Select((Named(N, "i"),), Table("one_i")))
+    below = select([Alias(clamp(N, integer(-most), integer(most)), "v")], Select((Alias(N, "i"),), Table("one_i")))
     value = Field("v")
-    some = Fold("sum", (value,), where=apply("<", value, integer(7)), kind=WIDE)
-    windowed = select([Named(Over(total(value), (apply("is null", value),)), "w"), *fields(["v"])], below)
+    some = AggFunc("sum", (value,), where=apply("<", value, integer(7)), kind=WIDE)
+    windowed = select([Alias(WindowFunc(total(value), (apply("is null", value),)), "w"), *fields(["v"])], below)
     values = [min(max(number, -most), most) for number in EXTREME["i"] if number is not None]
     whole, part = sum(values), sum(number for number in values if number < 7)
-    sums = select([Named(total(value), "t"), Named(some, "s")], below)
+    sums = select([Alias(total(value), "t"), Alias(some, "s")], below)
     assert engine.rows(engine.renderer().query(sums)) == [(whole, part)]
     assert {found for found, number in engine.rows(engine.renderer().query(windowed)) if number is not None} == {whole}
 
@@ -801,7 +801,7 @@ def test_sums_of_decimals_are_exact(precision: int, scale: int, engine: Engine) 
     kind, most = Decimal(precision, scale), min(10**precision - 1, 2**40)
     numbers = [-most, -1, 1, 7, *[most] * 50]
     listed = Values(("v",), (kind,), (*((Fraction(number, 10**scale),) for number in numbers), (None,)))
-    summed = Named(Fold("sum of quanta", (Field("v", kind=kind),), kind=WIDE), "t")
+    summed = Alias(AggFunc("sum of quanta", (Field("v", kind=kind),), kind=WIDE), "t")
     assert engine.rows(engine.renderer().query(select([summed], listed))) == [(sum(numbers),)]
     nothing = select([summed], listed, apply("is null", Field("v")))
     assert engine.rows(engine.renderer().query(nothing)) == [(None,)]
@@ -809,12 +809,12 @@ def test_sums_of_decimals_are_exact(precision: int, scale: int, engine: Engine) 
 
 def test_short_numbers_are_summed_in_64_bits(engine: Engine) -> None:
     most = 2**30
-    short = Named(cast(clamp(N, integer(-most), integer(most)), SHORT), "v")
-    sums = select([Named(short_total(Field("v")), "t")], Select((short,), Table("one_i")))
+    short = Alias(cast(clamp(N, integer(-most), integer(most)), SHORT), "v")
+    sums = select([Alias(short_total(Field("v")), "t")], Select((short,), Table("one_i")))
     assert engine.rows(engine.renderer().query(sums)) == [
         (sum(min(max(number, -most), most) for number in EXTREME["i"] if number is not None),)
     ]
-    nothing = select([Named(short_total(Field("v")), "t")], Select((short,), Table("one_i"), apply("is null", N)))
+    nothing = select([Alias(short_total(Field("v")), "t")], Select((short,), Table("one_i"), apply("is null", N)))
     assert engine.rows(engine.renderer().query(nothing)) == [(None,)]
 
 
@@ -834,7 +834,7 @@ def test_sums_of_a_unit_are_scaled_exactly(most: int, rows: int, engine: Engine)
     ]
     kind = Integer() if most == 2**30 else Decimal(38, 0)
     partials = Values(("m", "m_count"), (kind, Integer()), tuple(sums))
-    scaled = select([*fields(["m", "m_count"]), Named(measure.bounded("m", rows), "b")], partials)
+    scaled = select([*fields(["m", "m_count"]), Alias(measure.bounded("m", rows), "b")], partials)
     for summed, number, found in engine.rows(engine.renderer().query(scaled)):
         wanted = Fraction(0) if not number else Fraction(int(summed)) * min(Fraction(rows, number), 1)
         assert found == int(abs(wanted) + Fraction(1, 2)) * (1 if wanted >= 0 else -1), (summed, number)
@@ -842,8 +842,8 @@ def test_sums_of_a_unit_are_scaled_exactly(most: int, rows: int, engine: Engine)
 
 @pytest.mark.parametrize("name", PLACES)
 def test_places(name: str, engine: Engine) -> None:
-    over = Over(Fold(name, PLACES[name]), (apply("is null", N),), (Ordered(N),))
-    rows = engine.rows(engine.renderer().query(Select((Named(N, "i"), Named(over, "f")), Table("one_i"))))
+    over = WindowFunc(AggFunc(name, PLACES[name]), (apply("is null", N),), (Ordered(N),))
+    rows = engine.rows(engine.renderer().query(Select((Alias(N, "i"), Alias(over, "f")), Table("one_i"))))
     ordered = sorted(value for value in EXTREME["i"] if value is not None)
     found = {value: place for value, place in rows if value is not None}
     if name in ("row_number", "rank", "dense_rank"):
@@ -854,18 +854,18 @@ def test_places(name: str, engine: Engine) -> None:
 
 def test_queries(engine: Engine) -> None:
     numbers = Values(("n", "t"), (Integer(), Text()), ((1, "a"), (None, "b"), (3, None)))
-    more = SetOperation("UNION ALL", select(fields(["n"]), numbers), select([Named(Field("k"), "n")], Series(2, "k")))
-    query = With((Part("numbers", more),), Select((Named(count(Field("n")), "c"),), Table("numbers")))
+    more = SetOperation("UNION ALL", select(fields(["n"]), numbers), select([Alias(Field("k"), "n")], Series(2, "k")))
+    query = With((CTE("numbers", more),), Select((Alias(count(Field("n")), "c"),), Table("numbers")))
     assert engine.rows(engine.renderer().query(query)) == [(4,)]
     assert tables_read(query) == {"numbers"}
     empty = Values(("n", "t"), (Integer(), CENTS), ())
     assert engine.rows(engine.renderer().query(empty)) == []
-    there = Select((Named(Exists(Select((), Derived(numbers, "x"))), "e"),))
+    there = Select((Alias(Exists(Select((), Subquery(numbers, "x"))), "e"),))
     assert engine.rows(engine.renderer().query(there)) == [(True,)]
 
 
 def test_a_full_join_needs_an_equality_on_postgresql() -> None:
-    sides = (Derived(Select((Named(integer(1), "a"),)), "x"), Derived(Select((Named(integer(1), "b"),)), "y"))
+    sides = (Subquery(Select((Alias(integer(1), "a"),)), "x"), Subquery(Select((Alias(integer(1), "b"),)), "y"))
     equal, less = (apply(sign, Field("a"), Field("b")) for sign in ("=", "<"))
     assert "FULL JOIN" in PostgreSQL().query(Select((), Joined("FULL", *sides, apply("and", less, equal))))
     with pytest.raises(Unsupported, match="on PostgreSQL a FULL JOIN"):
@@ -875,8 +875,8 @@ def test_a_full_join_needs_an_equality_on_postgresql() -> None:
 def test_long_names_stay_apart_on_postgresql(postgresql: Engine) -> None:
     """The engine cuts names off at 63 bytes."""
     one, other = ("x" * 70 + end for end in "ab")
-    below = Derived(Select((Named(integer(1), one), Named(integer(2), other))), "below")
-    query = Select((Named(Field(other), "found"),), below)
+    below = Subquery(Select((Alias(integer(1), one), Alias(integer(2), other))), "below")
+    query = Select((Alias(Field(other), "found"),), below)
     assert postgresql.rows(postgresql.renderer().query(query)) == [(2,)]
 
 
@@ -889,16 +889,16 @@ def test_no_function_needs_a_text_that_is_there(operation: str) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE one_s (s VARCHAR); INSERT INTO one_s VALUES (NULL)")
         for arguments, kind, _ in EXAMPLES[operation]:
-            if S in arguments and columns_of(Apply(operation, arguments)) == {"s"}:
+            if S in arguments and columns_of(Func(operation, arguments)) == {"s"}:
                 held = Case(((apply("<=", apply("bytes", S), integer(9)), S),), NULL)
-                below = Select((Named(held, "s"),), Table("one_s"))
-                value = Apply(operation, arguments, kind)
+                below = Select((Alias(held, "s"),), Table("one_s"))
+                value = Func(operation, arguments, kind)
                 condition = apply("=", value, text("f")) if kind == Text() else apply("is null", value)
-                connection.execute(DuckDB().query(Select((Named(count(), "n"),), Derived(below, "x"), condition)))
+                connection.execute(DuckDB().query(Select((Alias(count(), "n"),), Subquery(below, "x"), condition)))
 
 
 def test_what_is_too_long_is_refused() -> None:
-    long = Select((Named(text("x" * 1_000_000), "x"),))
+    long = Select((Alias(text("x" * 1_000_000), "x"),))
     twice: Any = long
     for _ in range(6):
         twice = SetOperation("UNION ALL", twice, twice)

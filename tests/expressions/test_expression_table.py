@@ -124,7 +124,7 @@ BOUNDS: dict[str, tuple[Any, Any]] = {
 }
 REGIONS = ("north", "Süd", "a-b")
 
-WILD = {name: property_of(kind, nullable=True) for name, kind in KINDS.items()}
+ADVERSARIAL = {name: property_of(kind, nullable=True) for name, kind in KINDS.items()}
 TAME = {
     name: bounded(kind, *BOUNDS[name], nullable=False)
     if name in BOUNDS
@@ -137,10 +137,10 @@ TAME = {
 
 # The same bounds, on rows with NULL.
 HOLES = {name: replace(facts, nullable=True) for name, facts in TAME.items()}
-TABLES = (("wild", WILD), ("tame", TAME), ("holes", HOLES))
+TABLES = (("adversarial", ADVERSARIAL), ("conforming", TAME), ("holes", HOLES))
 
 
-def tame_value(name: str, draw: random.Random) -> object:
+def conforming_value(name: str, draw: random.Random) -> object:
     if name not in BOUNDS:
         return draw.choice({"s": TEXTS, "r": list(REGIONS)}.get(name, [False, True]))
     low, high = BOUNDS[name]
@@ -164,9 +164,9 @@ def database() -> duckdb.DuckDBPyConnection:
     connection.execute("SET threads = 1")
     columns = ", ".join(f"{name} {engine_type(kind)}" for name, kind in KINDS.items())
     rows = {
-        "wild": [[draw.choice([None, *WORST[name]]) for name in KINDS] for _ in range(300)],
-        "tame": [[tame_value(name, draw) for name in KINDS] for _ in range(150)],
-        "holes": [[draw.choice([None, tame_value(name, draw)]) for name in KINDS] for _ in range(80)],
+        "adversarial": [[draw.choice([None, *WORST[name]]) for name in KINDS] for _ in range(300)],
+        "conforming": [[conforming_value(name, draw) for name in KINDS] for _ in range(150)],
+        "holes": [[draw.choice([None, conforming_value(name, draw)]) for name in KINDS] for _ in range(80)],
     }
     for table, content in rows.items():
         connection.execute(f"CREATE TABLE {table} ({columns})")

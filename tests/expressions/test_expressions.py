@@ -216,7 +216,7 @@ ODD_TEXTS = [
     *(None, "", "x" * 20000, "é" * 50, "\x00", "%_\\", "nan", "1e308", "1e999", "9223372036854775808"),
     *("infinity", "-infinity", "0001-01-01", "5874897-12-31", "5877642-06-25 (BC)", "294247-01-10 04:00:54"),
 ]
-WILD: dict[str, list[Any]] = {
+ADVERSARIAL: dict[str, list[Any]] = {
     **{name: [None, *INT64, -1, 0, 1] for name in "ijkn"},
     **{name: [None, *FLOATS] for name in "xpy"},
     "m": [None, "-99999999.99", "99999999.99", "0.01"],
@@ -243,8 +243,8 @@ def filled(values: dict[str, list[Any]], rows: int) -> duckdb.DuckDBPyConnection
 
 @dataclass(frozen=True)
 class Bench:
-    tame: duckdb.DuckDBPyConnection
-    wild: duckdb.DuckDBPyConnection
+    conforming: duckdb.DuckDBPyConnection
+    adversarial: duckdb.DuckDBPyConnection
     session: dpsql.Connection
 
     def lowered(self, sql: str) -> tuple[Properties, str]:
@@ -255,17 +255,15 @@ class Bench:
         (call,) = release.aggregate.calls
         used = {column.name for column in columns_of(call.arguments[0])}
         below = render(relation_sql(release.aggregate.source, used))
-        value = render_term(emit(call.arguments[0], release.knowledge.properties))
-        return properties_of(
-            call.arguments[0], release.knowledge.properties
-        ), f"SELECT {value} FROM ({below}) ORDER BY _unit"
+        value = render_term(emit(call.arguments[0], release.facts.any_row))
+        return properties_of(call.arguments[0], release.facts.any_row), f"SELECT {value} FROM ({below}) ORDER BY _unit"
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    tame, wild = filled(TAME, 60), filled(WILD, 60)
-    with dpsql.connect(tame, schema=SCHEMA, budget=1, delta=1e-6) as session:
-        yield Bench(tame, wild, session)
+    conforming, adversarial = filled(TAME, 60), filled(ADVERSARIAL, 60)
+    with dpsql.connect(conforming, schema=SCHEMA, budget=1, delta=1e-6) as session:
+        yield Bench(conforming, adversarial, session)
 
 
 # -- the three promises ------------------------------------------------------------------------------------------------
@@ -274,13 +272,13 @@ def bench() -> Iterator[Bench]:
 @pytest.mark.parametrize(("name", "sql"), ALL, ids=[sql for _, sql in ALL])
 def test_expression(name: str, sql: str, bench: Bench) -> None:
     facts, query = bench.lowered(sql)
-    for connection in (bench.wild, bench.tame):
+    for connection in (bench.adversarial, bench.conforming):
         connection.execute(f"CREATE OR REPLACE TEMP TABLE found AS {query}")  # never fails
         for value in fetched(connection, query):
             assert within(facts, value), f"{value!r} is not within {facts}"
-    values = fetched(bench.tame, query)
+    values = fetched(bench.conforming, query)
     assert facts.nullable or None not in values, "NULL where none is claimed"
-    for value, plain in zip(values, fetched(bench.tame, f"SELECT TRY({sql}) FROM t ORDER BY u"), strict=True):
+    for value, plain in zip(values, fetched(bench.conforming, f"SELECT TRY({sql}) FROM t ORDER BY u"), strict=True):
         assert plain is None or same(value, plain), f"{value!r} instead of {plain!r}"
 
 
@@ -417,7 +415,7 @@ def test_compositions(seed: int, bench: Bench) -> None:
     rng = random.Random(seed)
     sql = composed(rng, rng.choice(["number", "number", "condition", "text", "time"]), 3)
     facts, query = bench.lowered(sql)
-    for connection in (bench.wild, bench.tame):
+    for connection in (bench.adversarial, bench.conforming):
         for value in fetched(connection, query):
             assert within(facts, value), f"{sql}: {value!r} is not within {facts}"
-    assert facts.nullable or None not in fetched(bench.tame, query), f"{sql}: NULL where none is claimed"
+    assert facts.nullable or None not in fetched(bench.conforming, query), f"{sql}: NULL where none is claimed"

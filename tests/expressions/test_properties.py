@@ -29,7 +29,7 @@ from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.properties import Properties, bounded, one_of, property_of
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Known, Literal
-from dpsql.relation.facts import knowledge_of
+from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Filter, Join, Mark, Relation, SemiJoin
 from dpsql.relation.sql import relation_sql
 from dpsql.schema.types import ColumnType, Integer
@@ -335,17 +335,17 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class People:
-    wild: duckdb.DuckDBPyConnection
+    adversarial: duckdb.DuckDBPyConnection
     honest: duckdb.DuckDBPyConnection
     connection: dpsql.Connection
 
 
 @pytest.fixture(scope="module")
 def people() -> Iterator[People]:
-    wild, honest = extreme_database(honest=False), extreme_database(honest=True)
+    adversarial, honest = extreme_database(honest=False), extreme_database(honest=True)
     schema = {"dataset": "extremes", "tables": TABLES}
-    with dpsql.connect(wild, schema=schema, budget=1, delta=1e-6) as connection:
-        yield People(wild, honest, connection)
+    with dpsql.connect(adversarial, schema=schema, budget=1, delta=1e-6) as connection:
+        yield People(adversarial, honest, connection)
 
 
 def unfiltered(relation: Relation) -> Relation:
@@ -366,10 +366,10 @@ def test_every_relation_keeps_its_claims(
     shape: str, people: People, relation_of: Callable[[dpsql.Connection, str], Relation]
 ) -> None:
     relation = relation_of(people.connection, f"SELECT COUNT(*) FROM ({SHAPES[shape]}) AS q")
-    knowledge = knowledge_of(relation)
-    assert_claims(people.wild, relation, knowledge.properties)
-    assert_claims(people.wild, unfiltered(relation), knowledge.properties)
-    assert_claims(people.honest, relation, knowledge.kept)
+    facts = facts_of(relation)
+    assert_claims(people.adversarial, relation, facts.any_row)
+    assert_claims(people.adversarial, unfiltered(relation), facts.any_row)
+    assert_claims(people.honest, relation, facts.surviving)
 
 
 def assert_claims(raw: duckdb.DuckDBPyConnection, relation: Relation, known: Known) -> None:

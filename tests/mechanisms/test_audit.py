@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.exponential import QuantileChoice, Share, Windows, extreme
+from dpsql.mechanisms.exponential import QuantileChoice, QuantileFraction, RankWindows, extreme
 from dpsql.mechanisms.laplace import LaplaceNoise
-from dpsql.mechanisms.local_sensitivity import Average
+from dpsql.mechanisms.local_sensitivity import AverageSensitivity
 from dpsql.mechanisms.permute_and_flip import MostFrequent
 from dpsql.mechanisms.propose_test_release import StabilityTest
 from dpsql.mechanisms.smooth_sensitivity import SmoothNoise, cauchy, laplace
@@ -53,7 +53,7 @@ def quantile(choice: QuantileChoice, data: list[int]) -> Run:
 
     def run(n: int) -> Answers:
         starts = np.arange(n + 1) * len(values)
-        whole = Windows(
+        whole = RankWindows(
             np.tile(values, n), np.tile(counts, n), starts, np.zeros(n, dtype=np.int64), np.full(n, len(data))
         )
         return choice.sample(whole)
@@ -109,10 +109,10 @@ def winners(distance: Callable[[NDArray[np.int64], int], NDArray[np.int64]], nam
     return Pair(name, run([0, 3], 1), run([3, 3], 0), 2.0, float(DELTA))
 
 
-class Remembered(Average):
+class Remembered(AverageSensitivity):
     """So that a hundred thousand runs on the same data compute their bound once."""
 
-    smooth = cache(Average.smooth)  # type: ignore[assignment]
+    smooth = cache(AverageSensitivity.smooth)  # type: ignore[assignment]
 
 
 def smooth(noise: SmoothNoise, epsilon: float, delta: float, name: str) -> Pair:
@@ -129,7 +129,7 @@ def smooth(noise: SmoothNoise, epsilon: float, delta: float, name: str) -> Pair:
 
 
 def median_choice(epsilon: Fraction) -> QuantileChoice:
-    return QuantileChoice(Share(1, 2), epsilon, 1, 0, 99)
+    return QuantileChoice(QuantileFraction(1, 2), epsilon, 1, 0, 99)
 
 
 SOUND = [

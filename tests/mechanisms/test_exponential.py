@@ -16,14 +16,14 @@ from scipy import stats
 
 from dpsql.accounting.events import Exponential
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.mechanisms.exponential import Aim, Depth, QuantileChoice, Share, Windows, extreme, share
+from dpsql.mechanisms.exponential import Aim, Depth, QuantileChoice, QuantileFraction, RankWindows, extreme, share
 
 AIMS: list[Aim] = [
-    Share(0, 1),
-    Share(1, 4),
-    Share(1, 2),
-    Share(2, 3),
-    Share(1, 1),
+    QuantileFraction(0, 1),
+    QuantileFraction(1, 4),
+    QuantileFraction(1, 2),
+    QuantileFraction(2, 3),
+    QuantileFraction(1, 1),
     Depth(1, from_top=False),
     Depth(2, from_top=False),
     Depth(2, from_top=True),
@@ -32,7 +32,7 @@ AIMS: list[Aim] = [
 
 def fraction_of(aim: Aim) -> Fraction:
     """Around which the engine looks: MIN and MAX are the 0- and the 1-quantile."""
-    return Fraction(aim.numerator, aim.parts) if isinstance(aim, Share) else Fraction(aim.least)
+    return Fraction(aim.numerator, aim.parts) if isinstance(aim, QuantileFraction) else Fraction(aim.least)
 
 
 def ranks_within_reach(choice: QuantileChoice, rows: int) -> tuple[int, int]:
@@ -40,7 +40,7 @@ def ranks_within_reach(choice: QuantileChoice, rows: int) -> tuple[int, int]:
     return max(ceil(middle - choice.reach), 1), min(floor(middle + choice.reach), rows)
 
 
-def windows_of(choice: QuantileChoice, groups: list[list[int]], *, whole: bool = False) -> Windows:
+def windows_of(choice: QuantileChoice, groups: list[list[int]], *, whole: bool = False) -> RankWindows:
     """What the engine gives: the rows of the ranks that are needed, or all of them."""
     rows = np.array([len(group) for group in groups])
     ranks = [(1, len(group)) if whole else ranks_within_reach(choice, len(group)) for group in groups]
@@ -49,14 +49,14 @@ def windows_of(choice: QuantileChoice, groups: list[list[int]], *, whole: bool =
     counted = [np.unique(np.array(g, dtype=np.int64), return_counts=True) for g in kept]
     starts = np.concatenate(([0], np.cumsum([len(values) for values, _ in counted])))
     values, counts = (np.concatenate(column).astype(np.int64) for column in zip(*counted, strict=True))
-    return Windows(values, counts, starts, np.minimum(first - 1, rows), rows)
+    return RankWindows(values, counts, starts, np.minimum(first - 1, rows), rows)
 
 
-def repeated(windows: Windows, times: int) -> Windows:
+def repeated(windows: RankWindows, times: int) -> RankWindows:
     lengths = np.tile(np.diff(windows.starts), times)
     columns = (np.tile(column, times) for column in (windows.values, windows.counts, windows.below, windows.rows))
     values, counts, below, rows = columns
-    return Windows(values, counts, np.concatenate(([0], np.cumsum(lengths))), below, rows)
+    return RankWindows(values, counts, np.concatenate(([0], np.cumsum(lengths))), below, rows)
 
 
 def scores_of(choice: QuantileChoice, data: list[int], **how: Any) -> NDArray[np.int64]:
@@ -92,7 +92,7 @@ def test_the_window_gives_the_scores_of_the_definition(data: list[int], aim: Aim
     assert scores_of(choice, data, whole=True).tolist() == defined
 
 
-@pytest.mark.parametrize("aim", [*AIMS, Share(2, 5), Share(4, 7)], ids=str)
+@pytest.mark.parametrize("aim", [*AIMS, QuantileFraction(2, 5), QuantileFraction(4, 7)], ids=str)
 @pytest.mark.parametrize("epsilon", [Fraction(7), Fraction(20), Fraction(35), Fraction(200)], ids=str)
 def test_the_reach_holds_every_row_that_matters(aim: Aim, epsilon: Fraction) -> None:
     """Rows with a value each: all whose score is below the cap, and hardly any others."""
@@ -144,7 +144,7 @@ def test_the_sensitivity_is_reached(aim: Aim) -> None:
 
 
 def test_draws_follow_the_probabilities_in_every_group() -> None:
-    choice = QuantileChoice(Share(1, 2), Fraction(2), 1, -3, 8)
+    choice = QuantileChoice(QuantileFraction(1, 2), Fraction(2), 1, -3, 8)
     groups = [[], [0], [2, 2, 2, 2], [-3, -3, 8], list(range(-3, 9)), [1, 5, 5, 6]]
     draws = 20_000
     drawn = choice.sample(repeated(windows_of(choice, groups), draws)).reshape(draws, len(groups))
@@ -154,7 +154,7 @@ def test_draws_follow_the_probabilities_in_every_group() -> None:
 
 
 def test_an_empty_group_is_uniform() -> None:
-    choice = QuantileChoice(Share(1, 2), Fraction(1), 1, 0, 9)
+    choice = QuantileChoice(QuantileFraction(1, 2), Fraction(1), 1, 0, 9)
     assert set(scores_of(choice, []).tolist()) == {0}
 
 
@@ -168,7 +168,7 @@ def test_ties_do_not_hide_the_quantile(p: str) -> None:
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95])
-@pytest.mark.parametrize("aim", [Share(1, 2), Share(9, 10), Depth(40, from_top=True)], ids=str)
+@pytest.mark.parametrize("aim", [QuantileFraction(1, 2), QuantileFraction(9, 10), Depth(40, from_top=True)], ids=str)
 def test_rank_error_is_kept(aim: Aim, level: float) -> None:
     choice = QuantileChoice(aim, Fraction(1), 1, 0, 10**5)
     data, draws = sorted(int(1000 * exp(x / 100)) for x in range(300)), 4000
@@ -204,18 +204,18 @@ def test_extremes_leave_out_no_more_than_they_say(values: list[int], greatest: b
 @pytest.mark.parametrize("greatest", [False, True])
 def test_the_extreme_of_few_rows_is_their_median(greatest: bool) -> None:
     choice = extreme(Fraction(1), 1, 0, 10**6, greatest=greatest)
-    median = QuantileChoice(Share(1, 2), Fraction(1), 1, 0, 10**6)
+    median = QuantileChoice(QuantileFraction(1, 2), Fraction(1), 1, 0, 10**6)
     rows = np.array([0, 1, 2, 5, 20])
     assert (choice.aim.at(rows) * median.aim.parts == median.aim.at(rows) * choice.aim.parts).all()
 
 
 def test_one_point_is_always_chosen() -> None:
-    choice = QuantileChoice(Share(1, 2), Fraction(1), 1, 7, 7)
+    choice = QuantileChoice(QuantileFraction(1, 2), Fraction(1), 1, 7, 7)
     assert choice.sample(windows_of(choice, [[], [7], [7, 7]])).tolist() == [7, 7, 7]
 
 
 def test_tiny_epsilons_need_all_rows() -> None:
-    choice = QuantileChoice(Share(1, 2), Fraction(1, 10**30), 1, 0, 2**61)
+    choice = QuantileChoice(QuantileFraction(1, 2), Fraction(1, 10**30), 1, 0, 2**61)
     assert [ranks_within_reach(choice, rows) for rows in (0, 10, 10**9)] == [(1, 0), (1, 10), (1, 10**9)]
     for greatest in (False, True):
         choice = extreme(Fraction(1, 10**30), 1, 0, 2**61, greatest=greatest)
@@ -223,7 +223,7 @@ def test_tiny_epsilons_need_all_rows() -> None:
 
 
 def test_the_window_is_short() -> None:
-    choice = QuantileChoice(Share(1, 2), Fraction(1), 1, 0, 10**6)
+    choice = QuantileChoice(QuantileFraction(1, 2), Fraction(1), 1, 0, 10**6)
     first, last = ranks_within_reach(choice, 10**6)
     assert first < 500_000 < last
     assert last - first < 100
@@ -259,14 +259,14 @@ def test_two_outcomes_are_the_worst_of_all_with_that_range(epsilon: float) -> No
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: QuantileChoice(Share(1, 2), Fraction(0), 1, 0, 9),
-        lambda: QuantileChoice(Share(1, 2), Fraction(1), 0, 0, 9),
-        lambda: QuantileChoice(Share(1, 2), Fraction(1), 1, 9, 0),
-        lambda: QuantileChoice(Share(1, 2), Fraction(1), 1, 0, 2**62),
+        lambda: QuantileChoice(QuantileFraction(1, 2), Fraction(0), 1, 0, 9),
+        lambda: QuantileChoice(QuantileFraction(1, 2), Fraction(1), 0, 0, 9),
+        lambda: QuantileChoice(QuantileFraction(1, 2), Fraction(1), 1, 9, 0),
+        lambda: QuantileChoice(QuantileFraction(1, 2), Fraction(1), 1, 0, 2**62),
         lambda: share(Fraction(3, 2)),
         lambda: share(Fraction(-1, 2)),
-        lambda: Share(2, 1),
-        lambda: QuantileChoice(Share(1, 2), Fraction(1), 1, 0, 9).rank_error(1),
+        lambda: QuantileFraction(2, 1),
+        lambda: QuantileChoice(QuantileFraction(1, 2), Fraction(1), 1, 0, 9).rank_error(1),
     ],
 )
 def test_refuses(wrong: Any) -> None:
@@ -275,5 +275,5 @@ def test_refuses(wrong: Any) -> None:
 
 
 def test_rank_error_is_the_theorem() -> None:
-    choice = QuantileChoice(Share(1, 2), Fraction(1, 2), 3, 0, 999)
+    choice = QuantileChoice(QuantileFraction(1, 2), Fraction(1, 2), 3, 0, 999)
     assert choice.rank_error(0.9) == -(-int(1e9 * log(1000 / 0.1) * 2 * 3 / 0.5 / 2) // 10**9)

@@ -32,8 +32,8 @@ def cell(scales: tuple[float, float], low: tuple[float, float]) -> float:
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 def test_no_cell_is_much_likelier_for_a_neighbour(moved: tuple[int, int], epsilon: float) -> None:
     """Bounds of 2 and 3: what one unit moves within the box changes no probability by more than e^epsilon."""
-    doses, _ = _calibrated(Fraction(epsilon), (1, 1))
-    scales = tuple(float(dose.noise(c).scale) for dose, c in zip(doses, (2, 3), strict=True))  # type: ignore[attr-defined]
+    calibrations, _ = _calibrated(Fraction(epsilon), (1, 1))
+    scales = tuple(float(calibration.noise(c).scale) for calibration, c in zip(calibrations, (2, 3), strict=True))  # type: ignore[attr-defined]
     worst = 0.0
     for x in range(-8, 9):
         for y in range(-8, 9):

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.exponential import Share
+from dpsql.mechanisms.exponential import QuantileFraction
 from dpsql.mechanisms.local_sensitivity import (
-    Average,
+    AverageSensitivity,
     CrossJoin,
     LocalSensitivity,
     OrderStatistic,
@@ -70,10 +70,19 @@ def changed(rows: Rows, rows_per_unit: int) -> set[Rows]:
 
 
 @pytest.mark.parametrize(
-    "share", [Share(0, 1), Share(1, 4), Share(1, 2), Share(2, 3), Share(9, 10), Share(1, 1)], ids=str
+    "share",
+    [
+        QuantileFraction(0, 1),
+        QuantileFraction(1, 4),
+        QuantileFraction(1, 2),
+        QuantileFraction(2, 3),
+        QuantileFraction(9, 10),
+        QuantileFraction(1, 1),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("rows_per_unit", [1, 2])
-def test_order_statistic(share: Share, rows_per_unit: int) -> None:
+def test_order_statistic(share: QuantileFraction, rows_per_unit: int) -> None:
     def bounds(rows: Rows) -> OrderStatistic:
         target = int(target_rank(share, np.array([len(rows)]))[0])
         return order_statistic(np.array(rows), 1, len(rows), target, 6, rows_per_unit, GRID[0], GRID[-1])
@@ -88,11 +97,11 @@ def test_order_statistic(share: Share, rows_per_unit: int) -> None:
 @pytest.mark.parametrize("reach", [0, 1, 2])
 def test_a_short_window_errs_to_the_safe_side(reach: int) -> None:
     def bounds(rows: Rows) -> OrderStatistic:
-        target = int(target_rank(Share(1, 2), np.array([len(rows)]))[0])
+        target = int(target_rank(QuantileFraction(1, 2), np.array([len(rows)]))[0])
         return order_statistic(np.array(rows), 1, len(rows), target, reach, 1, GRID[0], GRID[-1])
 
     def answer(rows: Rows) -> int:
-        return [GRID[0], *rows, GRID[-1]][int(target_rank(Share(1, 2), np.array([len(rows)]))[0])]
+        return [GRID[0], *rows, GRID[-1]][int(target_rank(QuantileFraction(1, 2), np.array([len(rows)]))[0])]
 
     check(all_rows(4), lambda rows: changed(rows, 1), answer, bounds)
 
@@ -104,7 +113,7 @@ def test_average(rows_per_unit: int, of_nothing: int) -> None:
         all_rows(6),
         lambda rows: changed(rows, rows_per_unit),
         lambda rows: Fraction(sum(rows), len(rows)) if rows else Fraction(of_nothing),
-        lambda rows: Average(len(rows), rows_per_unit, GRID[0], GRID[-1]),
+        lambda rows: AverageSensitivity(len(rows), rows_per_unit, GRID[0], GRID[-1]),
     )
 
 
@@ -154,15 +163,21 @@ def test_a_table_joined_with_itself(rows_per_unit: int) -> None:
 
 def test_the_target_moves_by_at_most_one_with_each_row() -> None:
     rows = np.arange(1000)
-    for share in (Share(0, 1), Share(1, 2), Share(1, 3), Share(99, 100), Share(1, 1)):
+    for share in (
+        QuantileFraction(0, 1),
+        QuantileFraction(1, 2),
+        QuantileFraction(1, 3),
+        QuantileFraction(99, 100),
+        QuantileFraction(1, 1),
+    ):
         assert set(np.diff(target_rank(share, rows)).tolist()) <= {0, 1}
 
 
 EXAMPLES: list[LocalSensitivity] = [
-    Average(1000, 1, 0, 100),
-    Average(1000, 3, 0, 100),
-    Average(5, 2, 0, 100),
-    Average(0, 1, 0, 100),
+    AverageSensitivity(1000, 1, 0, 100),
+    AverageSensitivity(1000, 3, 0, 100),
+    AverageSensitivity(5, 2, 0, 100),
+    AverageSensitivity(0, 1, 0, 100),
     CrossJoin(2, 3, 40, 70, 5),
     CrossJoin(1, 1, 0, 0),
     CrossJoin(1, 0, 9, 0),
@@ -192,7 +207,7 @@ def test_a_smooth_bound_moves_by_at_most_a_factor(b: Fraction) -> None:
     """Exactly: in logarithms with more digits than the numbers have."""
     with localcontext(prec=60):
         for n in range(30):
-            here, there = (Average(rows, 2, 0, 1000).smooth(b) for rows in (n, n + 2))
+            here, there = (AverageSensitivity(rows, 2, 0, 1000).smooth(b) for rows in (n, n + 2))
             apart = Decimal(here.numerator * there.denominator) / (there.numerator * here.denominator)
             assert abs(apart.ln()) <= Decimal(b.numerator) / b.denominator
 
@@ -208,6 +223,6 @@ def test_an_order_statistic_beyond_the_reach_changes_nothing() -> None:
 
 def test_refuses() -> None:
     with pytest.raises(ValueError, match="b above"):
-        Average(3, 1, 0, 1).smooth(Fraction(0))
+        AverageSensitivity(3, 1, 0, 1).smooth(Fraction(0))
     with pytest.raises(ValueError, match="either side"):
         OrderStatistic(np.arange(4), 1, 0, 9)

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.consistency import Kept, agreed, reconciled
+from dpsql.mechanisms.consistency import KeptKeys, agreed, reconciled
 
-LEVELS: dict[str, list[Kept]] = {
+LEVELS: dict[str, list[KeptKeys]] = {
     "a total": [(0,), ()],
     "rollup": [(0, 1, 2), (0, 1), (0,), ()],
     "cube": [(0, 1), (0,), (1,), ()],
@@ -20,7 +20,7 @@ LEVELS: dict[str, list[Kept]] = {
 
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
-def test_it_is_generalised_least_squares(levels: list[Kept]) -> None:
+def test_it_is_generalised_least_squares(levels: list[KeptKeys]) -> None:
     rng = np.random.default_rng(len(levels))
     sizes = {key: size for key, size in {0: 3, 1: 4, 2: 2}.items() if any(key in kept for kept in levels)}
     variances = {kept: float(rng.exponential() + 0.1) for kept in levels}
@@ -46,6 +46,6 @@ def test_it_is_generalised_least_squares(levels: list[Kept]) -> None:
 
 def test_what_agrees_already_stays() -> None:
     cells = np.random.default_rng(1).normal(size=(5, 3))
-    tables: dict[Kept, np.ndarray] = {(0, 1): cells, (0,): cells.sum(axis=1), (): cells.sum()}
+    tables: dict[KeptKeys, np.ndarray] = {(0, 1): cells, (0,): cells.sum(axis=1), (): cells.sum()}
     found = reconciled(tables, {(0, 1): 1.0, (0,): 7.0, (): 0.2}, {0: 5, 1: 3})
     assert all(found[kept] == pytest.approx(tables[kept]) for kept in tables)

@@ -11,13 +11,13 @@ import pytest
 from scipy import stats
 
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.mechanisms.local_sensitivity import Average, CrossJoin, order_statistic
+from dpsql.mechanisms.local_sensitivity import AverageSensitivity, CrossJoin, order_statistic
 from dpsql.mechanisms.smooth_sensitivity import SmoothNoise, cauchy, laplace
-from dpsql.sampling.gaussian import Cauchy, Laplace
+from dpsql.sampling.gaussian import Cauchy, StandardLaplace
 
 EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(3), Fraction(10), Fraction(40)]
 DELTAS = [Fraction(1, 100), Fraction(1, 10**6)]
-IDEAL: dict[type, Any] = {Cauchy: stats.cauchy, Laplace: stats.laplace}
+IDEAL: dict[type, Any] = {Cauchy: stats.cauchy, StandardLaplace: stats.laplace}
 
 
 def pairs(noise: SmoothNoise) -> list[tuple[float, float]]:
@@ -109,7 +109,7 @@ def test_less_noise_than_the_textbook_at_the_usual_epsilons() -> None:
 @pytest.mark.parametrize("noise", [cauchy(Fraction(1)), laplace(Fraction(1), DELTAS[1])])
 def test_release(noise: SmoothNoise) -> None:
     """Half of the answers lie as near as half of Z does."""
-    bounds, answer, draws = Average(1000, 1, 0, 10**6), Fraction(10**7, 21), 300
+    bounds, answer, draws = AverageSensitivity(1000, 1, 0, 10**6), Fraction(10**7, 21), 300
     near = float(bounds.smooth(noise.b)) / float(noise.a) * IDEAL[noise.kind].ppf(0.75)
     drawn = np.array([noise.release(answer, bounds, 0, 10**6) for _ in range(draws)])
     assert abs(np.count_nonzero(np.abs(drawn - float(answer)) < near) - draws / 2) < 6 * sqrt(draws / 4)
@@ -125,7 +125,7 @@ def test_release_of_other_answers() -> None:
 
 
 def test_an_answer_that_nobody_can_change_is_released_as_it_is() -> None:
-    assert cauchy(Fraction(1)).release(Fraction(7), Average(10, 1, 7, 7), 7, 7) == 7
+    assert cauchy(Fraction(1)).release(Fraction(7), AverageSensitivity(10, 1, 7, 7), 7, 7) == 7
 
 
 def test_what_it_costs() -> None:

@@ -24,34 +24,34 @@ def bundles(measures: int) -> list[tuple[int, int]]:
     return [(number // 5, number % 5 // 2) for number in range(measures)]
 
 
-def errors(variances: Any, parts: Any, falloff: int) -> Any:
-    return (variances / parts**falloff).sum(axis=1)
+def errors(variances: Any, parts: Any, variance_exponent: int) -> Any:
+    return (variances / parts**variance_exponent).sum(axis=1)
 
 
-def geometric_mean(variances: Any, parts: Any, falloff: int, places: Any) -> float:
-    return float(np.log(errors(variances, parts, falloff)).mean()) / 2
+def geometric_mean(variances: Any, parts: Any, variance_exponent: int, places: Any) -> float:
+    return float(np.log(errors(variances, parts, variance_exponent)).mean()) / 2
 
 
-def worst_ratio(variances: Any, parts: Any, falloff: int, places: Any) -> float:
+def worst_ratio(variances: Any, parts: Any, variance_exponent: int, places: Any) -> float:
     """Beside what each column would have alone: roots add up within a case, their powers within a bundle."""
-    order = falloff + 1
+    order = variance_exponent + 1
     alone: Any = 0
     for bundle in {bundle for bundle, _ in places}:
         cases = {case for other, case in places if other == bundle}
         own = [variances[:, [place == (bundle, case) for place in places]] for case in cases]
         alone = alone + sum((part ** (1 / order)).sum(axis=1) ** order for part in own) ** (1 / order)
-    return float(np.log(errors(variances, parts, falloff) / alone**order).max()) / 2
+    return float(np.log(errors(variances, parts, variance_exponent) / alone**order).max()) / 2
 
 
 @pytest.mark.parametrize("placed", [apart, bundles])
-@pytest.mark.parametrize("falloff", [GAUSSIAN, LAPLACE])
+@pytest.mark.parametrize("variance_exponent", [GAUSSIAN, LAPLACE])
 @pytest.mark.parametrize(
     ("best", "objective", "slack"),
     [(least_geometric_mean, geometric_mean, 1e-6), (least_worst_ratio, worst_ratio, 2e-3)],
 )
 @pytest.mark.parametrize(("columns", "measures"), [(2, 2), (3, 3), (7, 5), (20, 20)])
 def test_no_other_parts_do_better(
-    falloff: int,
+    variance_exponent: int,
     best: Callable[..., Any],
     objective: Callable[..., float],
     slack: float,
@@ -65,14 +65,14 @@ def test_no_other_parts_do_better(
     variances = rng.exponential(size=(columns, measures)) ** 3 * kept + np.eye(columns, measures) * 1e-3
     variances[:, 0] += 1e-3
     variances *= 10.0 ** rng.integers(-6, 6, size=(columns, 1))  # columns are in units of their own
-    found = best(variances, [1] * columns, falloff, places)
+    found = best(variances, [1] * columns, variance_exponent, places)
     assert together(found, places) == pytest.approx(1)
     for far in (0.001, 0.01, 0.1, 0.5):
         for _ in range(50):
             other = found * np.exp(far * rng.normal(size=measures))
             other /= together(other, places)
-            reached = objective(variances, found, falloff, places)
-            assert objective(variances, other, falloff, places) >= reached - slack
+            reached = objective(variances, found, variance_exponent, places)
+            assert objective(variances, other, variance_exponent, places) >= reached - slack
 
 
 def test_one_column_of_several_measures() -> None:
@@ -121,15 +121,15 @@ def test_parts_of_a_bundle_are_those_of_its_largest_case() -> None:
 
 def test_cases_each_have_what_one_would_have() -> None:
     """k columns that exclude each other: the error of one, whatever k is."""
-    for falloff in (GAUSSIAN, LAPLACE):
+    for variance_exponent in (GAUSSIAN, LAPLACE):
         for best in (least_geometric_mean, least_worst_ratio):
-            parts = best(np.eye(7), [1] * 7, falloff, [(0, case) for case in range(7)])
+            parts = best(np.eye(7), [1] * 7, variance_exponent, [(0, case) for case in range(7)])
             assert parts == pytest.approx([1.0] * 7)
 
 
-@pytest.mark.parametrize("falloff", [GAUSSIAN, LAPLACE])
+@pytest.mark.parametrize("variance_exponent", [GAUSSIAN, LAPLACE])
 @pytest.mark.parametrize("largest", [1.0, 1e37, 1e218, 1e300])
-def test_columns_of_any_size_share(largest: float, falloff: int) -> None:
+def test_columns_of_any_size_share(largest: float, variance_exponent: int) -> None:
     """However much larger one is, each has the same ratio to what it would be alone."""
-    parts = least_worst_ratio(np.array([[largest, 0.0], [0.0, 4.0]]), [1, 1], falloff, apart(2))
+    parts = least_worst_ratio(np.array([[largest, 0.0], [0.0, 4.0]]), [1, 1], variance_exponent, apart(2))
     assert parts == pytest.approx([0.5, 0.5], abs=1e-3)

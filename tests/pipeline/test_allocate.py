@@ -74,7 +74,7 @@ def stds(found: Calibrated) -> dict[str, float]:
 def test_the_reference_query(raw: Any) -> None:
     """Two thirds for the count have the least product of errors: docs/proofs/weights.md."""
     found = calibrated(raw, PUBLIC, mechanism="gaussian")
-    assert [float(part) for part in found.candidate.parts[0]] == pytest.approx([2 / 3, 1 / 3], abs=1e-3)
+    assert [float(part) for part in found.noise_plan.parts[0]] == pytest.approx([2 / 3, 1 / 3], abs=1e-3)
     assert stds(found) == pytest.approx({"n": 1.225 * COUNT_ALONE, "total": 1.061 * SUM_ALONE}, rel=0.05)
 
 
@@ -107,7 +107,7 @@ def test_the_whole_costs_what_it_says(raw: Any, schema: Any, mechanism: str) -> 
         found = calibrated(
             raw, schema, f"SELECT region, {columns} FROM orders GROUP BY region", mechanism=mechanism, weights=weights
         )
-        assert sum(part for release in found.candidate.parts for part in release) == 1
+        assert sum(part for release in found.noise_plan.parts for part in release) == 1
         loss = privacy_loss(found.event)
         with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
             assert connection.budget.filter.spent(loss).epsilon <= 1

@@ -18,7 +18,7 @@ import pytest
 
 import dpsql
 from dpsql.accounting.ledger import sqlite
-from dpsql.accounting.ledger.journal import Book
+from dpsql.accounting.ledger.journal import Journal
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.pipeline import execute, stages
 
@@ -278,7 +278,7 @@ def test_an_interrupt_within_a_transaction_undoes_it(step: str, opened: Any, mon
     ask(connection)
     before = states(connection)
     with monkeypatch.context() as patched:
-        patched.setattr(Book, step, interrupt)
+        patched.setattr(Journal, step, interrupt)
         with pytest.raises(KeyboardInterrupt):
             connection.session.environment.ledger.charge_all([a_charge()], a_charge().epsilon)
     assert states(connection) == before

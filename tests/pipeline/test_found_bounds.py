@@ -18,8 +18,8 @@ from dpsql.accounting.events import Composed, Event, Repeated
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.errors import Error
 from dpsql.explain import explain_release
-from dpsql.mechanisms.auto_bounds import Ladder, Setting, Sides, Wish, best_bounds
-from dpsql.pipeline.auto_bounds import Found
+from dpsql.mechanisms.auto_bounds import Histogram, Setting, Sides, Wish, best_bounds
+from dpsql.pipeline.auto_bounds import FoundBounds
 from dpsql.pipeline.calibrate_noise import CalibratedRelease
 from dpsql.pipeline.replan import made_again
 from dpsql.pipeline.stages import compile_question
@@ -167,11 +167,11 @@ def test_whatever_is_found_costs_no_more(
         public = connection.session.environment.public()
         request = connection.session.request(sql, (), epsilon=1, mechanism=mechanism)
         calibrated = compile_question(request, public)
-        seeking = calibrated.releases[0].planned.seeking
+        auto_bounds = calibrated.releases[0].planned.auto_bounds
         for rows, groups in FOUND_COUNTS:
             for part in (Fraction(1), Fraction(1, 1000)):
-                clips = tuple((value, (low, Fraction(int(high * part)))) for value, (low, high) in seeking.values)
-                made = made_again(calibrated, 0, Found(rows, groups, clips), public)
+                clips = tuple((value, (low, Fraction(int(high * part)))) for value, (low, high) in auto_bounds.values)
+                made = made_again(calibrated, 0, FoundBounds(rows, groups, clips), public)
                 assert made.releases[0].planned.release.groups == groups
                 for release, settled in zip(made.releases, calibrated.releases, strict=True):
                     charged = privacy_loss(settled.event).amounts
@@ -186,9 +186,12 @@ def test_columns_that_exclude_each_other_still_share_one_bound(raw: duckdb.DuckD
     public = conn.session.environment.public()
     columns = ", ".join(f"SUM(amount) FILTER (WHERE region = '{region}')" for region in REGIONS)
     calibrated = compile_question(conn.session.request(f"SELECT {columns} FROM orders", None, epsilon=1.0), public)
-    seeking = calibrated.releases[0].planned.seeking
+    auto_bounds = calibrated.releases[0].planned.auto_bounds
     made = made_again(
-        calibrated, 0, Found(2, 1, tuple((value, (Fraction(0), Fraction(9))) for value, _ in seeking.values)), public
+        calibrated,
+        0,
+        FoundBounds(2, 1, tuple((value, (Fraction(0), Fraction(9))) for value, _ in auto_bounds.values)),
+        public,
     )
     assert all(part.place for part in made.releases[0].planned.release.measures)
 
@@ -219,8 +222,10 @@ def test_neighbours_stay_within_what_is_claimed_for_bounds_that_were_found(sql: 
     with dpsql.connect(worlds[0].whole.raw, schema=schema, budget=3, delta=1e-6, ledger=":memory:") as connection:
         public = connection.session.environment.public()
         calibrated = compile_question(connection.session.request(sql, (), epsilon=1), public)
-        clips = tuple((value, (Fraction(0), Fraction(8))) for value, _ in calibrated.releases[0].planned.seeking.values)
-        made = made_again(calibrated, 0, Found(2, 2, clips), public)
+        clips = tuple(
+            (value, (Fraction(0), Fraction(8))) for value, _ in calibrated.releases[0].planned.auto_bounds.values
+        )
+        made = made_again(calibrated, 0, FoundBounds(2, 2, clips), public)
         claims = [explain_release(release) for release in made.releases]
     assert len(claims) > 2
     for claim in claims:
@@ -238,7 +243,7 @@ def test_hostile_rows_are_answered(raw: duckdb.DuckDBPyConnection) -> None:
             INSERT INTO wild SELECT 7, 'north', 's1', x, y, 999999.99, x
             FROM (VALUES ('nan'::DOUBLE, 9223372036854775807), ('inf'::DOUBLE, (-9223372036854775808)::BIGINT),
                          (1e308::DOUBLE, NULL), ((-1e308)::DOUBLE, 0)) AS v(x, y), range(3000)""")
-        schema = SCHEMA | {"tables": {"wild": SCHEMA["tables"]["orders"]}}
+        schema = SCHEMA | {"tables": {"adversarial": SCHEMA["tables"]["orders"]}}
         with dpsql.connect(other, schema=schema, budget=50, delta=1e-6, ledger=":memory:") as connection:
             sql = (
                 "SELECT region, COUNT(*) AS n, SUM(amount) AS s, AVG(points) AS a, SUM(price) FROM wild GROUP BY region"
@@ -262,8 +267,8 @@ def test_it_is_said(raw: duckdb.DuckDBPyConnection) -> None:
             "auto       the query finds, for 10% of its cost: rows per group, groups per person, "
             "where to clip amount within 0 to 1e+06"
         ) in str(explained)
-        _, *ladders = explained.releases
-        assert sum(ladder.epsilon for ladder in ladders) == pytest.approx(0.1)
+        _, *histograms = explained.releases
+        assert sum(histogram.epsilon for histogram in histograms) == pytest.approx(0.1)
         cursor = connection.execute(sql, epsilon=1)
         assert cursor.receipt.epsilon == pytest.approx(explained.cost.epsilon) == pytest.approx(1)
         (note,) = cursor.receipt.bounds
@@ -273,11 +278,11 @@ def test_it_is_said(raw: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_an_answer_is_recalled_with_its_bounds(raw: duckdb.DuckDBPyConnection) -> None:
-    """Though a ladder is shared by questions, and one of them may draw it again."""
+    """Though a histogram is shared by questions, and one of them may draw it again."""
     first, second = "SELECT SUM(amount) AS s FROM orders", "SELECT AVG(amount) AS s FROM orders"
     with connected(raw, epsilon=100) as connection:
         answers = {sql: connection.execute(sql, epsilon=1) for sql in (first, second)}
-        assert answers[second].receipt.epsilon < 1  # its ladders were drawn for the first
+        assert answers[second].receipt.epsilon < 1  # its histograms were drawn for the first
         for _ in range(3):
             connection.execute(first, epsilon=1, fresh=True)
         again = connection.execute(second, epsilon=1)
@@ -328,22 +333,22 @@ def test_what_cannot_be_found_is_refused(
 # -- which bounds are best ---------------------------------------------------------------------------------------------
 
 STEPS = tuple(float(1 << step) for step in range(12))
-SETTING = Setting(groups=1, rows=1, all_groups=1, threshold=None, falloff=2)
+SETTING = Setting(groups=1, rows=1, all_groups=1, threshold=None, variance_exponent=2)
 
 
-def ladder(counts: dict[int, float], noise: float = 5.0) -> Ladder:
-    return Ladder(STEPS, tuple(counts.get(step, 0.0) for step in range(len(STEPS))), noise, 4 * noise)
+def histogram(counts: dict[int, float], noise: float = 5.0) -> Histogram:
+    return Histogram(STEPS, tuple(counts.get(step, 0.0) for step in range(len(STEPS))), noise, 4 * noise)
 
 
 def test_a_clip_ends_where_the_data_end() -> None:
     """However much wider the limits are, and whatever noise is on the empty steps."""
-    seen = ladder({3: 900.0, 4: 800.0, 7: 12.0, 11: -9.0})
+    seen = histogram({3: 900.0, 4: 800.0, 7: 12.0, 11: -9.0})
     (best, *_) = best_bounds(None, None, [Sides(seen, None)], [Wish("sum", 100.0)], SETTING)
     assert best.clips == ((None, 4),)
 
 
 def test_more_noise_clips_more() -> None:
-    seen = ladder({step: 4000.0 / 2**step for step in range(8)})
+    seen = histogram({step: 4000.0 / 2**step for step in range(8)})
     clips = [
         best_bounds(None, None, [Sides(seen, None)], [Wish("sum", noise)], SETTING)[0].clips[0][1]
         for noise in (1.0, 1e4, 1e6, 1e8)
@@ -353,12 +358,12 @@ def test_more_noise_clips_more() -> None:
 
 
 def test_where_nothing_is_seen_the_limits_hold() -> None:
-    (best, *_) = best_bounds(None, None, [Sides(ladder({}), ladder({2: 9.0}))], [Wish("sum", 100.0)], SETTING)
+    (best, *_) = best_bounds(None, None, [Sides(histogram({}), histogram({2: 9.0}))], [Wish("sum", 100.0)], SETTING)
     assert best.clips == ((11, 11),)
 
 
 def test_rows_count_until_their_noise_outweighs_what_is_lost() -> None:
-    rows = ladder({0: 5000.0, 1: 2000.0, 2: 800.0, 3: 300.0, 4: 100.0})
+    rows = histogram({0: 5000.0, 1: 2000.0, 2: 800.0, 3: 300.0, 4: 100.0})
     few, many = (best_bounds(rows, None, [], [Wish("rows", noise)], SETTING)[0].rows for noise in (3000.0, 1.0))
     assert few is not None
     assert many is not None

@@ -17,7 +17,7 @@ import pytest
 import dpsql
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.mechanisms import local_sensitivity
-from dpsql.mechanisms.data_dependent import Proposed, Smooth
+from dpsql.mechanisms.data_dependent import Proposed, SmoothDraw
 from dpsql.mechanisms.draw_statistics import ChosenMode, ChosenQuantile, StableMode
 from dpsql.mechanisms.local_sensitivity import largest_stretch
 from dpsql.mechanisms.permute_and_flip import MostFrequent
@@ -79,7 +79,7 @@ def test_nothing_is_drawn_for_a_group_that_is_not_shown(
     aggregate: str, options: dict[str, Any], with_42: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    for kind in (ChosenQuantile, Smooth, Proposed, ChosenMode, StableMode):
+    for kind in (ChosenQuantile, SmoothDraw, Proposed, ChosenMode, StableMode):
 
         def spied(self: Any, profile: Any, drawn: Any = kind.draw) -> Any:
             seen.append(len(profile[0]))

@@ -40,7 +40,7 @@ from dpsql.pipeline.identity import LEFT_OUT, SAME, described, relation_describe
 from dpsql.pipeline.plan_query import PlannedRelease
 from dpsql.pipeline.stages import compile_question
 from dpsql.relation.domain import Domain, ListedKeys
-from dpsql.relation.facts import knowledge_of
+from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Aggregate, Relation
 from dpsql.schema.model import Declared
 from dpsql.verification.certify import case_files, questions
@@ -344,7 +344,7 @@ def said(value: Any, kinds: dict[type, Any]) -> str:
             release = dataclasses.replace(planned.release, aggregate=value)
             return release_described(dataclasses.replace(planned, release=release))[0]
     if isinstance(value, Relation):
-        return relation_described(value, knowledge_of(value).properties.keys())[0]
+        return relation_described(value, facts_of(value).any_row.keys())[0]
     return described(value, SAME)
 
 

@@ -71,11 +71,11 @@ def compiled(connection: dpsql.Connection, sql: str, **options: Any) -> Calibrat
 def test_it_is_chosen_without_a_delta_and_costs_what_it_says(raw: Any, sql: str) -> None:
     with connect(raw) as connection:
         found = compiled(connection, sql, epsilon=0.5)
-        assert found.candidate.mechanism == "knorm"
+        assert found.noise_plan.mechanism == "knorm"
         assert privacy_loss(found.event).epsilon <= Fraction(1, 2)
         assert privacy_loss(found.event).epsilon >= Fraction(1, 2) * (1 - Fraction(1, 1000))
         laplace = compiled(connection, sql, epsilon=0.5, mechanism="laplace")
-        assert found.candidate.spread < laplace.candidate.spread
+        assert found.noise_plan.spread < laplace.noise_plan.spread
 
 
 @pytest.mark.parametrize("sql", CROSSED.values(), ids=list(CROSSED))

@@ -25,9 +25,9 @@ ABOVE_MEAN = f"SELECT COUNT(*) FROM visits WHERE minutes > ({MEAN})"
 
 
 @pytest.fixture
-def people(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Iterator[dpsql.Connection]:
+def people(conforming: Callable[[str], duckdb.DuckDBPyConnection]) -> Iterator[dpsql.Connection]:
     schema = yaml.safe_load((HERE / "cases" / "people.yaml").read_text(encoding="utf-8"))["schema"]
-    with dpsql.connect(tame("people"), schema=schema, budget=10, delta=1e-6) as connection:
+    with dpsql.connect(conforming("people"), schema=schema, budget=10, delta=1e-6) as connection:
         yield connection
 
 

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.engine_sql.build import count, select
-from dpsql.engine_sql.tree import Named
+from dpsql.engine_sql.tree import Alias
 from dpsql.pipeline import stages
 from dpsql.pipeline.environment import EnginePublicRows
 from dpsql.relation.relation import Relation
@@ -224,7 +224,7 @@ def test_rows_of_people_are_not_counted(
         "SELECT COUNT(*) FROM orders",
         "SELECT COUNT(*) FROM customers WHERE id IN (SELECT customer_id FROM orders)",
     ):
-        query = select([Named(count(), "n")], relation_sql(relation_of(shop, sql), set()))
+        query = select([Alias(count(), "n")], relation_sql(relation_of(shop, sql), set()))
         with pytest.raises(dpsql.InternalError, match="before the charge"):
             rows.number(query, [])
     assert watching.free == watching.paid == []

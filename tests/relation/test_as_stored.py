@@ -97,7 +97,7 @@ def test_null_has_the_rows_with_other_texts() -> None:
 
 # -- numbers that are clamped where they are summed -------------------------------------------------------------------
 
-WILD = [(1, "a", -5), (1, "a", 3), (2, "b", 99), (3, "b", None), (4, "b", 10), (4, "a", 7), (4, "c", 7)]
+ADVERSARIAL = [(1, "a", -5), (1, "a", 3), (2, "b", 99), (3, "b", None), (4, "b", 10), (4, "a", 7), (4, "c", 7)]
 STORED = {
     "DOUBLE": "double",
     "FLOAT": "double",
@@ -114,7 +114,7 @@ def amounts(stored: str, *, unique: bool, groups: int = 3, rows: int = 3) -> dps
     database.execute(
         f"CREATE TABLE visits (person INTEGER {'PRIMARY KEY' if unique else ''}, ward VARCHAR, x {stored})"
     )
-    found = list({row[0]: row for row in WILD}.values()) if unique else WILD
+    found = list({row[0]: row for row in ADVERSARIAL}.values()) if unique else ADVERSARIAL
     database.executemany("INSERT INTO visits VALUES (?, ?, ?)", found)
     if stored in ("DOUBLE", "FLOAT"):
         database.execute("INSERT INTO visits VALUES (8, 'a', 'NaN'), (9, 'b', '-Infinity')")

@@ -16,7 +16,7 @@ import pytest
 
 import dpsql
 from dpsql.engines.duckdb.render import render
-from dpsql.relation.facts import knowledge_of
+from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Relation
 from dpsql.relation.sql import relation_sql
 
@@ -137,7 +137,7 @@ def unit_totals(relation_of: Callable[[dpsql.Connection, str], Relation]) -> Tot
         with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
             asked = f"SELECT COUNT(s) FROM (SELECT u, {aggregate}(x) AS s FROM t GROUP BY u) AS p"
             relation = relation_of(connection, asked)
-        (name,) = knowledge_of(relation).properties.keys() - {"u", "_k0"}
+        (name,) = facts_of(relation).any_row.keys() - {"u", "_k0"}
         found = raw.execute(
             f'SELECT "{name}" FROM ({render(relation_sql(relation, [name]))}) ORDER BY _unit'
         ).fetchall()

@@ -25,7 +25,7 @@ import pytest
 import dpsql
 from dpsql.pipeline import infer_sensitivity, track_units
 from dpsql.sql import query
-from dpsql.sql.rows import Rows
+from dpsql.sql.rows import PrivateRows
 
 BY_HAND = "DPSQL_EXAMPLES" in os.environ
 EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "90"))
@@ -53,18 +53,18 @@ def schema(unit: str, bound: int) -> dict[str, Any]:
     }
 
 
-def tables(rng: random.Random, *, keyed: bool, wild: bool) -> dict[str, list[tuple[Any, ...]]]:
+def tables(rng: random.Random, *, keyed: bool, adversarial: bool) -> dict[str, list[tuple[Any, ...]]]:
     def number() -> int | None:
-        return rng.choice([-5, 99, None]) if wild and rng.random() < 0.2 else rng.randint(0, 20)
+        return rng.choice([-5, 99, None]) if adversarial and rng.random() < 0.2 else rng.randint(0, 20)
 
     def region() -> str | None:
-        return rng.choice(["mars", None]) if wild and rng.random() < 0.2 else rng.choice("nse")
+        return rng.choice(["mars", None]) if adversarial and rng.random() < 0.2 else rng.choice("nse")
 
     a = [(i, region(), None if i % 5 == 0 else number()) for i in range(16)]
-    if wild and not keyed:
+    if adversarial and not keyed:
         a += [(0, "n", 3), (0, "s", 4), (3, "n", 5), (None, "n", 6)]
     owners = [i for i in range(8, PEOPLE) for _ in range(rng.randint(1, 3))]
-    if wild:
+    if adversarial:
         owners += [9] * 6 + [None]
     b = [(owner, i, region(), rng.random() < 0.5, number()) for i, owner in enumerate(owners)]
     c = [(rng.randrange(len(b)), number()) for _ in range(40)]
@@ -75,12 +75,12 @@ def tables(rng: random.Random, *, keyed: bool, wild: bool) -> dict[str, list[tup
 class World:
     """A database, and its neighbours as schemas of the same one."""
 
-    def __init__(self, unit: str, *, keyed: bool, wild: bool) -> None:
+    def __init__(self, unit: str, *, keyed: bool, adversarial: bool) -> None:
         kind, key = ("BIGINT" if unit == "integer" else "VARCHAR"), ("PRIMARY KEY" if keyed else "")
         self.connection = duckdb.connect()
         self.connection.execute("SET threads = 1")
-        rows = tables(random.Random(f"{unit} {keyed} {wild}"), keyed=keyed, wild=wild)
-        self.gone = [0, 9, 12] if wild else []
+        rows = tables(random.Random(f"{unit} {keyed} {adversarial}"), keyed=keyed, adversarial=adversarial)
+        self.gone = [0, 9, 12] if adversarial else []
         for name, person in [("main", None), *((f"without_{person}", person) for person in self.gone)]:
             self.connection.execute(
                 f"CREATE SCHEMA IF NOT EXISTS {name}; SET schema = '{name}'; CREATE TABLE a (u {kind} {key}, r VARCHAR,"
@@ -90,7 +90,7 @@ class World:
             for table, kept in without(rows, person).items():
                 self.connection.execute(f"INSERT INTO {table} VALUES {', '.join(map(written, kept))}")
         self.connection.execute("SET schema = 'main'")
-        bound = 2 if wild else 100
+        bound = 2 if adversarial else 100
         self.session = dpsql.connect(
             self.connection, schema=schema(unit, bound), budget=1e15, delta=1e-6, query_epsilon=1e9
         )
@@ -121,8 +121,8 @@ def without(rows: dict[str, list[tuple[Any, ...]]], person: int | None) -> dict[
 
 
 @cache
-def world(unit: str, keyed: bool, wild: bool) -> World:
-    return World(unit, keyed=keyed, wild=wild)
+def world(unit: str, keyed: bool, adversarial: bool) -> World:
+    return World(unit, keyed=keyed, adversarial=adversarial)
 
 
 # -- what was answered wrongly ---------------------------------------------------------------------------------------
@@ -404,14 +404,14 @@ PLANTED: dict[str, list[tuple[Any, str, Any]]] = {
     "what is unique stays so under a join": [(track_units, "contribution_bounds", one_row_whatever_the_join)],
     "people are added up over groups": [(infer_sensitivity, "_check_totals", lambda *_: None)],
     "the unit is known by its column alone": [
-        (Rows, "key_of", lambda self, value: self.unit_keys.get(getattr(value, "name", ""))),
+        (PrivateRows, "key_of", lambda self, value: self.unit_keys.get(getattr(value, "name", ""))),
         (track_units, "_check_keys", lambda *_: None),
     ],
     "a key that is NULL for some is a key": [
         (query, "refuse_people_apart", lambda *_: None),
         (track_units, "_check_keys", lambda *_: None),
     ],
-    "NULL tells who somebody is": [(Rows, "tells_unit", lambda self, value: self.key_of(value) is not None)],
+    "NULL tells who somebody is": [(PrivateRows, "tells_unit", lambda self, value: self.key_of(value) is not None)],
 }
 
 

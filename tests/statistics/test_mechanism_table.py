@@ -118,10 +118,10 @@ def test_a_dose_costs_no_more_than_it_is_allowed(name: str, counted: str) -> Non
     session = filter_named(counted, epsilon, delta)
     allowed = Allowance(epsilon, delta if counted == "basic" else session.curve_delta, session)
     shares = [Share(2, Fraction(1, 2)), Share(2, Fraction(1, 3)), Share(4, Fraction(1, 6))]
-    doses, event = ADDITIVE[name].calibrate(allowed, shares)
+    calibrations, event = ADDITIVE[name].calibrate(allowed, shares)
     cost = privacy_loss(event)
     assert (session.spent(cost).epsilon if MECHANISMS[name].needs_delta else cost.epsilon) <= 1 + 1e-9
-    half, third, sixth = doses
+    half, third, sixth = calibrations
     assert half.noise(5).name == name
     assert sixth.noise(5).std > third.noise(5).std > half.noise(5).std > half.noise(1).std > half.noise(0).std == 0
 

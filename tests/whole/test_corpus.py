@@ -80,7 +80,7 @@ def named(queries: list[Query]) -> Any:
 
 
 @pytest.fixture(scope="session")
-def session(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Callable[[Query], dpsql.Connection]:
+def session(conforming: Callable[[str], duckdb.DuckDBPyConnection]) -> Callable[[Query], dpsql.Connection]:
     """A session without noise: even sums over wide bounds are exact to a millionth."""
     made: dict[tuple[str, str], dpsql.Connection] = {}
 
@@ -89,7 +89,12 @@ def session(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Callable[[Query
         if key not in made:
             schema = yaml.safe_load((HERE / "cases" / f"{query.file}.yaml").read_text(encoding="utf-8"))["schema"]
             made[key] = dpsql.connect(
-                tame(query.file), schema=schema, budget=1e18, delta=1e-6, query_epsilon=1e12, dialect=query.dialect
+                conforming(query.file),
+                schema=schema,
+                budget=1e18,
+                delta=1e-6,
+                query_epsilon=1e12,
+                dialect=query.dialect,
             )
         return made[key]
 
@@ -105,21 +110,23 @@ QUICK = SPELLED[::3]
 
 
 @named([query for query in EXPECTED if not query.spelled] + QUICK)
-def test_right_or_refused(query: Query, session: Session, tame: Database, request: pytest.FixtureRequest) -> None:
-    check_right_or_refused(query, session, tame, request)
+def test_right_or_refused(query: Query, session: Session, conforming: Database, request: pytest.FixtureRequest) -> None:
+    check_right_or_refused(query, session, conforming, request)
 
 
 @pytest.mark.long
 @named([query for query in SPELLED if query not in QUICK])
-def test_in_other_words(query: Query, session: Session, tame: Database, request: pytest.FixtureRequest) -> None:
-    check_right_or_refused(query, session, tame, request)
+def test_in_other_words(query: Query, session: Session, conforming: Database, request: pytest.FixtureRequest) -> None:
+    check_right_or_refused(query, session, conforming, request)
 
 
-def check_right_or_refused(query: Query, session: Session, tame: Database, request: pytest.FixtureRequest) -> None:
+def check_right_or_refused(
+    query: Query, session: Session, conforming: Database, request: pytest.FixtureRequest
+) -> None:
     if query.wrong:
         request.node.add_marker(pytest.mark.xfail(strict=True, reason=query.wrong))
     if query.refused is None:
-        check_right(query, session, tame)
+        check_right(query, session, conforming)
     else:
         with pytest.raises(dpsql.Error) as caught:
             session(query).execute(query.sql, query.parameters, **query.asked)
@@ -127,13 +134,13 @@ def check_right_or_refused(query: Query, session: Session, tame: Database, reque
 
 
 @named(GAPS)
-def test_a_gap_is_refused_until_it_is_right(query: Query, session: Session, tame: Database) -> None:
+def test_a_gap_is_refused_until_it_is_right(query: Query, session: Session, conforming: Database) -> None:
     try:
         session(query).explain(query.sql, query.parameters, **query.asked)
     except dpsql.Error as error:
         check_refusal(query, error)
     else:
-        check_right(query, session, tame)
+        check_right(query, session, conforming)
 
 
 def test_gaps_that_were_closed_have_no_name(session: Session) -> None:
@@ -155,9 +162,9 @@ def check_refusal(query: Query, error: dpsql.Error) -> None:
     assert error.hint
 
 
-def check_right(query: Query, session: Session, tame: Database) -> None:
+def check_right(query: Query, session: Session, conforming: Database) -> None:
     answers = session(query).execute(query.sql, query.parameters, **query.asked).fetchall()
-    expected = tame(query.file).execute(query.plain or query.sql, _used(query)).fetchall()
+    expected = conforming(query.file).execute(query.plain or query.sql, _used(query)).fetchall()
     if not _is_ordered(query):
         answers, expected = sorted(answers, key=spoken), sorted(expected, key=spoken)
     assert len(answers) == len(expected)

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql.aggregates.measure import CountRows
 from dpsql.aggregates.release import Bounded
-from dpsql.aggregates.release_sql import Writer
+from dpsql.aggregates.release_sql import ReleaseWriter
 from dpsql.engine_sql.build import TRUE
 from dpsql.engine_sql.tree import Field
 
@@ -683,7 +683,7 @@ def test_generated_queries_keep_their_claims(part: int) -> None:
 
 
 PLANTED = {
-    "a unit counts in all of its groups": (Writer, "is_first", lambda self, rank, most: TRUE),
+    "a unit counts in all of its groups": (ReleaseWriter, "is_first", lambda self, rank, most: TRUE),
     "all rows of a unit count": (CountRows, "bounded", lambda self, name, rows: Field(name)),
     "half of a bound is claimed": (Bounded, "l1", property(lambda self: self.l0 * self.linf // 2)),
 }

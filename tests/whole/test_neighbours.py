@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql.synthetic import Answer, answer
+from dpsql.synthetic import QueryResult, answer
 from dpsql.verification.audit import keys_of, moved_too_far, wrong_shape
 
 
@@ -63,11 +63,11 @@ def test_no_neighbour_moves_further(
                 check_neighbour(release, whole, found.run(neighbour, release.sql))
 
 
-def check_shape(release: Any, answers: list[Answer]) -> None:
+def check_shape(release: Any, answers: list[QueryResult]) -> None:
     assert list(wrong_shape(release, answers)) == []
 
 
-def check_neighbour(release: Any, whole: Answer, neighbour: Answer) -> None:
+def check_neighbour(release: Any, whole: QueryResult, neighbour: QueryResult) -> None:
     assert list(moved_too_far(release, whole, neighbour)) == []
 
 

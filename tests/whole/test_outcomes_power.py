@@ -23,10 +23,10 @@ from dpsql.engine_sql.build import WIDE, apply, cast, double, wide
 from dpsql.engine_sql.tree import Term
 from dpsql.engines import tables
 from dpsql.engines.duckdb import catalog, engine, sources
-from dpsql.engines.duckdb.catalog import Place
+from dpsql.engines.duckdb.catalog import DatabaseSchema
 from dpsql.engines.duckdb.sources import exactly
 from dpsql.engines.render import quoted
-from dpsql.engines.tables import Found
+from dpsql.engines.tables import FoundTable
 from dpsql.errors import OperationalError
 from dpsql.expressions import arithmetic
 from dpsql.expressions.properties import Properties
@@ -120,7 +120,7 @@ def look_up(connection: duckdb.DuckDBPyConnection, table: Table, rows: str) -> N
         described = connection.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()
     except duckdb.Error:
         raise OperationalError("the owner is told", hint="") from None
-    found = Found(name=table.name, columns={name: kind for name, kind, *_ in described}, is_text=True)
+    found = FoundTable(name=table.name, columns={name: kind for name, kind, *_ in described}, is_text=True)
     tables.check_table(table, found)
     columns = tables.declared_columns(table, found, copied=True)
     connection.execute(f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT {columns} FROM {rows}")
@@ -174,7 +174,7 @@ def divisors_of_any_size(patch: Patch) -> None:
 
 
 def tables_of_the_first_schema(patch: Patch) -> None:
-    patch.setattr(engine, "current_place", lambda connection: Place("memory", "main"))
+    patch.setattr(engine, "current_place", lambda connection: DatabaseSchema("memory", "main"))
 
 
 def macros_of_others(patch: Patch) -> None:
@@ -189,7 +189,7 @@ def macros_of_others(patch: Patch) -> None:
 
 
 def views_like_tables(patch: Patch) -> None:
-    def found_tables(*arguments: Any) -> dict[str, Found]:
+    def found_tables(*arguments: Any) -> dict[str, FoundTable]:
         return {name: replace(table, is_view=False) for name, table in whole(*arguments).items()}
 
     whole = engine.found_tables
@@ -397,10 +397,10 @@ def test_false_facts_are_found_where_facts_are_checked(
     """Arithmetic is total whatever facts say, so a false one alone changes no outcome."""
     removal, shape = FALSE_FACTS[name]
     removal(monkeypatch)
-    wild, honest = (FACTS["extreme_database"](honest=honest) for honest in (False, True))
+    adversarial, honest = (FACTS["extreme_database"](honest=honest) for honest in (False, True))
     schema = {"dataset": "extremes", "tables": FACTS["TABLES"]}
-    with dpsql.connect(wild, schema=schema, budget=1, delta=1e-6) as connection:
-        people = FACTS["People"](wild, honest, connection)
+    with dpsql.connect(adversarial, schema=schema, budget=1, delta=1e-6) as connection:
+        people = FACTS["People"](adversarial, honest, connection)
         with pytest.raises(AssertionError):
             FACTS["test_every_relation_keeps_its_claims"](shape, people, relation_of)
 

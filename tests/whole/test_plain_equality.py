@@ -19,10 +19,10 @@ Session = Callable[[str], dpsql.Connection]
 Database = Callable[[str], duckdb.DuckDBPyConnection]
 
 
-def test_the_answer_is_that_of_duckdb(sql_case: Any, exact_session: Session, tame: Database) -> None:
+def test_the_answer_is_that_of_duckdb(sql_case: Any, exact_session: Session, conforming: Database) -> None:
     cursor = exact_session(sql_case.file).execute(sql_case.sql, sql_case.parameters, **sql_case.options)
     answers = cursor.fetchall()
-    plain = tame(sql_case.file).execute(sql_case.plain_sql, sql_case.plain_parameters)
+    plain = conforming(sql_case.file).execute(sql_case.plain_sql, sql_case.plain_parameters)
     names, expected = [item[0] for item in plain.description or ()], plain.fetchall()
     if sql_case.plain is None and not any("(" in name for name in names if name != "count_star()"):
         assert [item[0] for item in cursor.description or ()] == names
@@ -64,10 +64,10 @@ def same(value: object, plain: object) -> bool:
     ],
 )
 def test_description_has_the_types_of_duckdb(
-    expression: str, kind: str, exact_session: Session, tame: Database
+    expression: str, kind: str, exact_session: Session, conforming: Database
 ) -> None:
     sql = f"SELECT {expression} FROM orders"
-    assert str(tame("shop").execute(sql).description[0][1]) == kind
+    assert str(conforming("shop").execute(sql).description[0][1]) == kind
     assert exact_session("shop").execute(sql).description[0][1] == kind
 
 
@@ -75,9 +75,11 @@ def test_description_has_the_types_of_duckdb(
     "expression",
     ["SUM(items * 1.5)", "SUM(fee * 2)", "SUM(fee + items)", "SUM(ABS(fee))", "SUM(ROUND(fee, 1))", "AVG(fee * 0.5)"],
 )
-def test_decimal_arithmetic_has_the_value_of_duckdb(expression: str, exact_session: Session, tame: Database) -> None:
+def test_decimal_arithmetic_has_the_value_of_duckdb(
+    expression: str, exact_session: Session, conforming: Database
+) -> None:
     sql = f"SELECT {expression} FROM orders"
-    cursor, plain = exact_session("shop").execute(sql), tame("shop").execute(sql)
+    cursor, plain = exact_session("shop").execute(sql), conforming("shop").execute(sql)
     assert cursor.description[0][1] == str(plain.description[0][1])
     ((value,),), ((expected,),) = cursor.fetchall(), plain.fetchall()
     assert type(value) is type(expected)

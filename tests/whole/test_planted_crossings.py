@@ -30,7 +30,7 @@ from dpsql.pipeline import infer_sensitivity, plan_query, track_units
 from dpsql.relation import facts, sql
 from dpsql.schema.types import Boolean, Decimal, Double, Timestamp
 from dpsql.sql import query
-from dpsql.sql.rows import Rows
+from dpsql.sql.rows import PrivateRows
 from dpsql.sql.syntax import DUCKDB
 
 CROSSINGS = runpy.run_path(str(Path(__file__).parents[1] / "whole" / "test_crossings.py"))
@@ -100,7 +100,7 @@ PLANTED: dict[str, list[tuple[Any, Any, Any]]] = {
     "sums of doubles within a person are rounded to 34 bits": [(facts, "_double_parts", coarse_sums)],
     "people are added up over groups": [(infer_sensitivity, "_check_totals", people_are_added)],
     "the unit is known by its column alone": [
-        (Rows, "key_of", lambda self, value: self.unit_keys.get(getattr(value, "name", ""))),
+        (PrivateRows, "key_of", lambda self, value: self.unit_keys.get(getattr(value, "name", ""))),
         (track_units, "_check_keys", lambda *_: None),
     ],
     "characters are counted as the parser does": [

@@ -22,7 +22,7 @@ from dpsql.errors import Error, LedgerError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from dpsql.accounting.ledger.store import Connection, Store
+    from dpsql.accounting.ledger.store import Store, Transaction
 
 # -- answers -----------------------------------------------------------------------------------------------------------
 # Noisy answers by the question's fingerprint: asking the same again is answered from here, and costs nothing.
@@ -35,7 +35,7 @@ INSERT_ANSWER = (
 )
 
 
-class Stored(NamedTuple):
+class StoredAnswer(NamedTuple):
     fingerprint: str
     subject: str
     payload: str
@@ -46,7 +46,7 @@ class Answers:
     file: Store
     dataset: str
 
-    def store(self, connection: Connection, answers: Sequence[Stored]) -> None:
+    def store(self, connection: Transaction, answers: Sequence[StoredAnswer]) -> None:
         """Keeps the answers; a fresh one takes the place of an older one."""
         for fingerprint, subject, payload in answers:
             connection.execute(
@@ -77,7 +77,7 @@ NOTHING = PrivacyLoss()
 
 
 @dataclass(frozen=True)
-class Tally:
+class RunningTotals:
     queries: int = 0
     totals: PrivacyLoss = NOTHING
     epsilon: Amount = ZERO
@@ -85,9 +85,9 @@ class Tally:
     epsilon_squared: Amount = ZERO
     drift: Amount = ZERO  # the sum of epsilon (e^epsilon - 1), the loss to be expected
 
-    def plus(self, cost: PrivacyLoss, epsilon: Fraction, delta: Fraction, queries: int = 1) -> Tally:
+    def plus(self, cost: PrivacyLoss, epsilon: Fraction, delta: Fraction, queries: int = 1) -> RunningTotals:
         """The sums with one more query, of this privacy loss and nominal (epsilon, delta)."""
-        return Tally(
+        return RunningTotals(
             self.queries + queries,
             self.totals + cost,
             shortened(self.epsilon + epsilon),
@@ -96,7 +96,7 @@ class Tally:
             shortened(self.drift + _drift(epsilon)),
         )
 
-    def less(self, refund: PrivacyLoss, epsilon: Fraction, delta: Fraction) -> Tally:
+    def less(self, refund: PrivacyLoss, epsilon: Fraction, delta: Fraction) -> RunningTotals:
         """The totals minus a refund. The squares for `advanced`, a comparison only, are not reduced."""
         return replace(
             self,
@@ -105,7 +105,7 @@ class Tally:
             delta=shortened(self.delta - delta),
         )
 
-    def after(self, record: Record) -> Tally:
+    def after(self, record: Record) -> RunningTotals:
         """With what the record says happened."""
         if record.event is None:
             return self
@@ -114,7 +114,7 @@ class Tally:
             return self.less(cost, record.epsilon, record.delta)
         return self.plus(cost, record.epsilon, record.delta, queries=int(record.state == "charged"))
 
-    def agrees(self, counted: Tally) -> bool:
+    def agrees(self, counted: RunningTotals) -> bool:
         return self.totals.agrees(counted.totals) and replace(self, totals=NOTHING) == replace(counted, totals=NOTHING)
 
     @property
@@ -139,12 +139,12 @@ class Tally:
 
     @staticmethod
     @lru_cache(maxsize=256)
-    def from_json(text: str) -> Tally:
+    def from_json(text: str) -> RunningTotals:
         """A question reads the same sums several times."""
         described = json.loads(text)
         queries, totals = described.pop("queries"), described.pop("totals")
         amounts = {name: from_text(amount) for name, amount in described.items()}
-        return Tally(queries, PrivacyLoss.from_texts(totals), **amounts)
+        return RunningTotals(queries, PrivacyLoss.from_texts(totals), **amounts)
 
 
 def _drift(epsilon: Fraction) -> Amount:
@@ -201,8 +201,8 @@ class Entry(Record):
 
     number: int
     time: str
-    tally: Tally
-    analyst_tally: Tally
+    tally: RunningTotals
+    analyst_tally: RunningTotals
     hash: str = ""
 
     def to_row(self) -> tuple[object, ...]:
@@ -221,8 +221,8 @@ class Entry(Record):
         revived = {
             "epsilon": Fraction(str(values["epsilon"])),
             "delta": Fraction(str(values["delta"])),
-            "tally": Tally.from_json(str(values["tally"])),
-            "analyst_tally": Tally.from_json(str(values["analyst_tally"])),
+            "tally": RunningTotals.from_json(str(values["tally"])),
+            "analyst_tally": RunningTotals.from_json(str(values["analyst_tally"])),
             "event": None if values["event"] is None else from_json(str(values["event"])),
         }
         return cls(**(values | revived))  # type: ignore[arg-type]
@@ -232,11 +232,11 @@ class Entry(Record):
         seen = {name: getattr(self, name) for name in SHOWN}
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in seen.items()}
 
-    def sealed(self, previous: str) -> tuple[Entry, tuple[object, ...]]:
+    def hashed(self, previous: str) -> tuple[Entry, tuple[object, ...]]:
         """Also as a row, which takes a while to write."""
         row = self.to_row()
-        sealed = replace(self, hash=seal(previous, row))
-        return sealed, (*row[:-1], sealed.hash)
+        hashed = replace(self, hash=entry_hash(previous, row))
+        return hashed, (*row[:-1], hashed.hash)
 
 
 COLUMNS = tuple(field.name for field in fields(Entry))
@@ -250,7 +250,7 @@ def gives_back_at_most(refund: Record, charge: Entry | None) -> bool:
     return nominal and privacy_loss(refund.event) <= privacy_loss(charge.event)
 
 
-def seal(previous: str, row: Sequence[object]) -> str:
+def entry_hash(previous: str, row: Sequence[object]) -> str:
     """SHA-256 over the seal before and every stored column but the seal itself, which comes last."""
     text = json.dumps(row[:-1], ensure_ascii=False, separators=(",", ":"), default=repr)
     return hashlib.sha256(f"{previous}\n{text}".encode("utf-8", "surrogatepass")).hexdigest()
@@ -278,34 +278,34 @@ def as_text(time: datetime) -> str:
 
 
 @dataclass(frozen=True)
-class Book:
-    connection: Connection
+class Journal:
+    connection: Transaction
 
     def append(self, record: Record) -> Entry:
         last = self._one("SELECT number, hash, tally FROM entries ORDER BY number DESC LIMIT 1")
         number, previous, text = last or (0, GENESIS, None)
-        before = Tally() if text is None else Tally.from_json(text)
+        before = RunningTotals() if text is None else RunningTotals.from_json(text)
         own = self.analyst_tally(record.analyst)
         tally = before.after(record)
         # Where one analyst asks, both are read from one text, and are the same sums.
         analyst_tally = tally if own is before else own.after(record)
         time = as_text(now())
         entry = Entry(**vars(record), number=number + 1, time=time, tally=tally, analyst_tally=analyst_tally)
-        sealed, row = entry.sealed(previous)
+        hashed, row = entry.hashed(previous)
         self.connection.execute(INSERT_ENTRY, row)
         if record.state == "charged":
-            self.connection.execute("INSERT INTO open_charges VALUES (?, ?)", (sealed.number, record.analyst))
+            self.connection.execute("INSERT INTO open_charges VALUES (?, ?)", (hashed.number, record.analyst))
         elif record.charge is not None:
             self.connection.execute("DELETE FROM open_charges WHERE number = ?", (record.charge,))
-        return sealed
+        return hashed
 
     def entry(self, number: int) -> Entry | None:
         row = self._one(f"{SELECT} WHERE number = ?", number)
         return None if row is None else Entry.from_row(row)
 
-    def is_charge(self, number: int, seal: str) -> bool:
+    def is_charge(self, number: int, entry_hash: str) -> bool:
         """Whether the entry of this number is a charge with this seal, and so the same in all that was sealed."""
-        return self._one("SELECT state, hash FROM entries WHERE number = ?", number) == ("charged", seal)
+        return self._one("SELECT state, hash FROM entries WHERE number = ?", number) == ("charged", entry_hash)
 
     def open_charges(self, analyst: str | None) -> list[int]:
         """The numbers of the charges of this analyst that no mark has ended yet."""
@@ -343,15 +343,15 @@ class Book:
         )
         return 0 if row is None else int(row[0])
 
-    def tally(self) -> Tally:
+    def tally(self) -> RunningTotals:
         """Everything charged to the dataset."""
         row = self._one("SELECT tally FROM entries ORDER BY number DESC LIMIT 1")
-        return Tally() if row is None else Tally.from_json(row[0])
+        return RunningTotals() if row is None else RunningTotals.from_json(row[0])
 
-    def analyst_tally(self, analyst: str | None) -> Tally:
+    def analyst_tally(self, analyst: str | None) -> RunningTotals:
         """The totals of one analyst, or of queries without a name."""
         row = self._one("SELECT analyst_tally FROM entries WHERE analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
-        return Tally() if row is None else Tally.from_json(row[0])
+        return RunningTotals() if row is None else RunningTotals.from_json(row[0])
 
     def budget(self, analyst: str | None) -> Entry | None:
         """The budget last put on record: the analyst's, or the dataset's for None."""
@@ -416,8 +416,8 @@ class _Walk:
 
     number: int = 0
     head: str = GENESIS
-    dataset_tally: Tally = field(default_factory=Tally)
-    analyst_tallies: dict[str | None, Tally] = field(default_factory=dict)
+    dataset_tally: RunningTotals = field(default_factory=RunningTotals)
+    analyst_tallies: dict[str | None, RunningTotals] = field(default_factory=dict)
     limits: dict[str | None, Filter] = field(default_factory=dict)
     charges: dict[int, Entry] = field(default_factory=dict)
     suspended: set[str | None] = field(default_factory=set)
@@ -426,7 +426,7 @@ class _Walk:
 
     def step(self, row: Sequence[object]) -> None:
         self.number += 1
-        if row[-1] != seal(self.head, row):
+        if row[-1] != entry_hash(self.head, row):
             raise self.broken("its seal does not match")
         try:
             entry = Entry.from_row(row)
@@ -438,7 +438,7 @@ class _Walk:
         self.head = entry.hash
 
     def _follow(self, entry: Entry) -> None:
-        own = self.analyst_tallies.get(entry.analyst, Tally()).after(entry)
+        own = self.analyst_tallies.get(entry.analyst, RunningTotals()).after(entry)
         self.dataset_tally = self.dataset_tally.after(entry)
         self.analyst_tallies[entry.analyst] = own
         if entry.state == "charged" and entry.event is not None:

@@ -24,7 +24,15 @@ from dpsql.accounting.budget import Budget, Suspension
 from dpsql.accounting.events import Composed, Event, PureRelease
 from dpsql.accounting.exact import exact, rounded_up
 from dpsql.accounting.filters import Filter, filter_named
-from dpsql.accounting.ledger.journal import Answers, Book, Entry, Record, VerifyReport, gives_back_at_most, verify_chain
+from dpsql.accounting.ledger.journal import (
+    Answers,
+    Entry,
+    Journal,
+    Record,
+    VerifyReport,
+    gives_back_at_most,
+    verify_chain,
+)
 from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.ledger.store import Store, is_there, open_store
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
@@ -33,24 +41,24 @@ from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, Program
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dpsql.accounting.ledger.journal import State, Stored
+    from dpsql.accounting.ledger.journal import State, StoredAnswer
 
 # -- allowance ---------------------------------------------------------------------------------------------------------
 # The budget on record: put there by the first session, compared by later ones, changed by the data owner alone.
 
 
 @dataclass(frozen=True)
-class Allowance:
+class BudgetRecord:
     """The budget of the dataset (analyst None), or of one analyst."""
 
-    book: Book
+    journal: Journal
     path: str
     dataset: str
     analyst: str | None = None
 
     def agree(self, epsilon: object, delta: object, composition: str | None) -> None:
         """Records the first budget that is named. A later one must be the same, or None."""
-        recorded = self.book.budget(self.analyst)
+        recorded = self.journal.budget(self.analyst)
         if recorded is None:
             self._put_on_record(self._named(epsilon, delta, composition))
             return
@@ -66,7 +74,7 @@ class Allowance:
 
     def grant(self, epsilon: object, delta: object) -> None:
         """Raises the total budget."""
-        recorded, after = self.book.budget(self.analyst), self._named(epsilon, delta, None)
+        recorded, after = self.journal.budget(self.analyst), self._named(epsilon, delta, None)
         if recorded is None:
             raise LedgerError(
                 f"{self._whose} has no limit to raise, and may spend what the dataset has left",
@@ -83,7 +91,7 @@ class Allowance:
 
     def limit(self, epsilon: object, delta: object) -> None:
         """Lowers the total budget, or gives an analyst one for the first time."""
-        recorded, after = self.book.budget(self.analyst), self._named(epsilon, delta, None)
+        recorded, after = self.journal.budget(self.analyst), self._named(epsilon, delta, None)
         if recorded is not None and (after.epsilon > recorded.epsilon or after.delta > recorded.delta):
             raise LedgerError(
                 f"{amount(after)} is more than what is on record, {amount(filter_of(recorded))}",
@@ -93,7 +101,7 @@ class Allowance:
 
     def _named(self, epsilon: object, delta: object, composition: str | None) -> Filter:
         """The budget with missing parts from the record; analysts have the dataset's delta and composition."""
-        recorded = self.book.budget(self.analyst) or self.book.budget(None)
+        recorded = self.journal.budget(self.analyst) or self.journal.budget(None)
         if recorded is None:
             return filter_named(composition or "mixed", exact(epsilon), exact(delta or 0, "delta"))
         return filter_named(
@@ -116,10 +124,10 @@ class Allowance:
 
     def _put_on_record(self, limit: Filter) -> None:
         """Appends the budget if it is news; never one that is overdrawn already."""
-        recorded = self.book.budget(self.analyst)
+        recorded = self.journal.budget(self.analyst)
         if recorded is not None and filter_of(recorded) == limit:
             return
-        tally = self.book.tally() if self.analyst is None else self.book.analyst_tally(self.analyst)
+        tally = self.journal.tally() if self.analyst is None else self.journal.analyst_tally(self.analyst)
         if not limit.admits(tally.totals):
             spent = limit.spent(tally.totals)
             raise LedgerError(
@@ -127,7 +135,7 @@ class Allowance:
                 "not cover",
                 hint="what was answered cannot be taken back: name more than is spent",
             )
-        self.book.append(
+        self.journal.append(
             Record(
                 dataset=self.dataset,
                 analyst=self.analyst,
@@ -144,7 +152,7 @@ class Allowance:
 
     def _command(self, wanted: Filter) -> str:
         """The command with which the data owner would record that budget."""
-        recorded = self.book.budget(self.analyst)
+        recorded = self.journal.budget(self.analyst)
         before = wanted if recorded is None else filter_of(recorded)
         raised = recorded is not None and (wanted.epsilon, wanted.delta) > (before.epsilon, before.delta)
         delta = "" if wanted.delta == before.delta else f" --delta {float(wanted.delta):.3g}"
@@ -245,13 +253,13 @@ class Ledger:
         try:
             ledger = cls(file, dataset, analyst, on_failure, interrupts_per_day)
             with file.writing() as connection:
-                book = Book(connection)
-                if epsilon is None and book.budget(None) is None:
+                journal = Journal(connection)
+                if epsilon is None and journal.budget(None) is None:
                     raise _nothing_recorded(file.path)
-                Allowance(book, file.path, dataset).agree(epsilon, delta, composition)
+                BudgetRecord(journal, file.path, dataset).agree(epsilon, delta, composition)
                 if analyst is not None and analyst_epsilon is not None:
-                    Allowance(book, file.path, dataset, analyst).agree(analyst_epsilon, None, None)
-                ledger._count_the_lost(book, analyst)
+                    BudgetRecord(journal, file.path, dataset, analyst).agree(analyst_epsilon, None, None)
+                ledger._count_the_lost(journal, analyst)
         except BaseException:
             file.close()
             raise
@@ -268,7 +276,7 @@ class Ledger:
             )
         file = open_store(path)
         with file.reading() as connection:
-            recorded = Book(connection).budget(None)
+            recorded = Journal(connection).budget(None)
         if recorded is None:
             raise _nothing_recorded(path)
         return cls(file, recorded.dataset, analyst)
@@ -282,25 +290,25 @@ class Ledger:
     def charge_all(self, charges: Sequence[Charge], epsilon: Fraction) -> list[Entry]:
         """Records all of them or none. `epsilon` is what they amount to together.
 
-        Each is held until `let_go`: while a process works on it, it is not lost.
+        Each is held until `release`: while a process works on it, it is not lost.
         """
         if not charges:
             return []
         self._look_for_the_lost()
         with self._held() as held, self._file.writing() as connection:
-            book = Book(connection)
-            before = self._budgets(book, self.analyst)
+            journal = Journal(connection)
+            before = self._budgets(journal, self.analyst)
             self._refuse_the_suspended(before[0].suspended)
             entries: list[Entry] = []
             for charge in charges:
-                budgets = zip(before, self._budgets(book, self.analyst) if entries else before, strict=True)
+                budgets = zip(before, self._budgets(journal, self.analyst) if entries else before, strict=True)
                 refusing = [was for was, now in budgets if not now.admits(privacy_loss(charge.event))]
                 if refusing:
                     # An error undoes the transaction, and with it what was recorded in this loop.
                     raise _exhausted(refusing[-1], privacy_loss(Composed(tuple(one.event for one in charges))), epsilon)
-                entries.append(book.append(self._record(charge)))
+                entries.append(journal.append(self._record(charge)))
                 held.append(entries[-1].number)
-                self._file.holds.take(entries[-1].number)
+                self._file.leases.take(entries[-1].number)
         return entries
 
     @contextmanager
@@ -311,28 +319,28 @@ class Ledger:
             yield numbers
         except BaseException:
             for number in numbers:
-                self._file.holds.let_go(number)
+                self._file.leases.release(number)
             raise
 
-    def let_go(self, charge: Entry) -> None:
+    def release(self, charge: Entry) -> None:
         """The question that was charged is over. If nothing says how it ended, it counts as failed."""
-        self._file.holds.let_go(charge.number)
+        self._file.leases.release(charge.number)
 
     def _record(self, charge: Charge) -> Record:
         return Record(dataset=self.dataset, analyst=self.analyst, state="charged", **charge._asdict())
 
-    def keep(self, answers: Sequence[Stored]) -> bool:
+    def keep(self, answers: Sequence[StoredAnswer]) -> bool:
         """Stores the answers, unless the analyst was suspended meanwhile: then it is as if the question had failed."""
         with self._file.writing() as connection:
-            if Book(connection).suspension(self.analyst) is not None:
+            if Journal(connection).suspension(self.analyst) is not None:
                 return False
             self.answers.store(connection, answers)
         return True
 
     def released(self, charge: Entry) -> Entry:
         """Records that a charge ended in an answer."""
-        with self._ending(charge) as book:
-            return book.append(_mark(charge, "released"))
+        with self._ending(charge) as journal:
+            return journal.append(_mark(charge, "released"))
 
     def refused(self, charge: Entry, refund: Event, epsilon: Fraction, delta: Fraction = ZERO) -> Entry:
         """Records that a test failed and gives back what was charged for the release behind it.
@@ -340,38 +348,38 @@ class Ledger:
         That the release did not happen shows in the answer, so giving back tells nothing new. docs/proofs/ledger.md.
         """
         mark = replace(_mark(charge, "refused"), epsilon=epsilon, delta=delta, event=refund)
-        with self._ending(charge) as book:
+        with self._ending(charge) as journal:
             if not gives_back_at_most(mark, charge):
                 raise LedgerError(
                     f"more would be given back than entry {charge.number} was charged",
                     hint="what a test spares is a part of its question's cost",
                 )
-            return book.append(mark)
+            return journal.append(mark)
 
     def failed(self, charge: Entry) -> Entry:
         """Records that a query failed after its charge, perhaps because of a row, and suspends the analyst."""
-        with self._ending(charge) as book:
-            return book.append(self._failure(book, charge))
+        with self._ending(charge) as journal:
+            return journal.append(self._failure(journal, charge))
 
     def stopped(self, charge: Entry, how: Stopped) -> Entry:
         """Records that a query was interrupted or timed out, which may depend on one person.
 
         The first few in 24 hours are forgiven; the next suspends the analyst, as does one that the budget cannot pay.
         """
-        with self._ending(charge) as book:
-            paid = self._paid(book, charge, _mark(charge, how))
-            if paid is not None and (self.on_failure == "warn" or self._forgives(book, charge.analyst)):
-                return book.append(paid)
-            return book.append(self._failure(book, charge))
+        with self._ending(charge) as journal:
+            paid = self._paid(journal, charge, _mark(charge, how))
+            if paid is not None and (self.on_failure == "warn" or self._forgives(journal, charge.analyst)):
+                return journal.append(paid)
+            return journal.append(self._failure(journal, charge))
 
-    def _forgives(self, book: Book, analyst: str | None) -> bool:
+    def _forgives(self, journal: Journal, analyst: str | None) -> bool:
         """Whether one more stopped question leaves the analyst as before; of the suspended all questions end alike."""
-        return book.suspension(analyst) is None and book.stopped(analyst, within=DAY) < self.interrupts_per_day
+        return journal.suspension(analyst) is None and journal.stopped(analyst, within=DAY) < self.interrupts_per_day
 
     def abandoned(self, charge: Entry) -> Entry:
         """Records that a query ended without an answer for a public reason."""
-        with self._ending(charge) as book:
-            return book.append(_mark(charge, "failed"))
+        with self._ending(charge) as journal:
+            return journal.append(_mark(charge, "failed"))
 
     def may_retry(self, charge: Entry) -> bool:
         """Whether a query whose server failed may be retried once, which is recorded first.
@@ -379,40 +387,40 @@ class Ledger:
         Once for an analyst until the data owner has looked: a row may have taken the server down, and the delay tells.
         """
         with self._file.writing() as connection:
-            book = Book(connection)
-            retry = self._paid(book, charge, replace(_mark(charge, "retried"), charge=None))
-            if book.has_retried(charge.analyst) or retry is None:
+            journal = Journal(connection)
+            retry = self._paid(journal, charge, replace(_mark(charge, "retried"), charge=None))
+            if journal.has_retried(charge.analyst) or retry is None:
                 return False
-            book.append(retry)
+            journal.append(retry)
         return True
 
     def resume(self, analyst: str | None) -> Entry:
         """The data owner has looked: the analyst's questions (None: those without a name) are answered again."""
         with self._file.writing() as connection:
-            book = Book(connection)
-            self._count_the_lost(book, analyst)
-            if not (book.suspension(analyst) or book.has_retried(analyst) or book.stopped(analyst)):
-                raise _not_suspended(analyst, book.suspensions())
-            return book.append(Record(dataset=self.dataset, analyst=analyst, state="resumed"))
+            journal = Journal(connection)
+            self._count_the_lost(journal, analyst)
+            if not (journal.suspension(analyst) or journal.has_retried(analyst) or journal.stopped(analyst)):
+                raise _not_suspended(analyst, journal.suspensions())
+            return journal.append(Record(dataset=self.dataset, analyst=analyst, state="resumed"))
 
     def grant(self, epsilon: object, delta: object = None, analyst: str | None = None) -> None:
         """The data owner raises the dataset's budget, or an analyst's, to this total."""
         with self._file.writing() as connection:
-            Allowance(Book(connection), self._file.path, self.dataset, analyst).grant(epsilon, delta)
+            BudgetRecord(Journal(connection), self._file.path, self.dataset, analyst).grant(epsilon, delta)
 
     def limit(self, epsilon: object, delta: object = None, analyst: str | None = None) -> None:
         """The data owner lowers it, or gives an analyst a limit for the first time."""
         with self._file.writing() as connection:
-            Allowance(Book(connection), self._file.path, self.dataset, analyst).limit(epsilon, delta)
+            BudgetRecord(Journal(connection), self._file.path, self.dataset, analyst).limit(epsilon, delta)
 
-    def _failure(self, book: Book, charge: Entry) -> Record:
+    def _failure(self, journal: Journal, charge: Entry) -> Record:
         """Paid if there is enough left."""
         mark = _mark(charge, "suspended" if self.on_failure == "suspend" else "failed")
-        return self._paid(book, charge, mark) or mark
+        return self._paid(journal, charge, mark) or mark
 
-    def _paid(self, book: Book, charge: Entry, outcome: Record) -> Record | None:
+    def _paid(self, journal: Journal, charge: Entry, outcome: Record) -> Record | None:
         """The outcome with what its charge lacks to the least that one costs; None if a budget does not have it."""
-        budgets = self._budgets(book, charge.analyst)
+        budgets = self._budgets(journal, charge.analyst)
         lacking = min(budget.filter.epsilon for budget in budgets) * LEAST_SHARE - charge.epsilon
         if lacking <= 0:
             return outcome
@@ -422,33 +430,33 @@ class Ledger:
         return replace(outcome, event=event, epsilon=lacking)
 
     @contextmanager
-    def _ending(self, charge: Entry) -> Iterator[Book]:
+    def _ending(self, charge: Entry) -> Iterator[Journal]:
         """A transaction that marks the charge."""
         with self._file.writing() as connection:
-            book = Book(connection)
-            if not book.is_charge(charge.number, charge.hash):
+            journal = Journal(connection)
+            if not journal.is_charge(charge.number, charge.hash):
                 raise LedgerError(
                     f"entry {charge.number} of the ledger {self._file.path} is not that charge",
                     hint="a charge is marked in the ledger that it was made in",
                 )
-            yield book
+            yield journal
 
     def _look_for_the_lost(self) -> None:
         with self._file.reading() as connection:
-            found = self._lost(Book(connection), self.analyst)
+            found = self._lost(Journal(connection), self.analyst)
         if found:
             with self._file.writing() as connection:
-                self._count_the_lost(Book(connection), self.analyst)
+                self._count_the_lost(Journal(connection), self.analyst)
 
-    def _count_the_lost(self, book: Book, analyst: str | None) -> None:
-        for number in self._lost(book, analyst):
-            charge = book.entry(number)
+    def _count_the_lost(self, journal: Journal, analyst: str | None) -> None:
+        for number in self._lost(journal, analyst):
+            charge = journal.entry(number)
             assert charge is not None
-            book.append(self._failure(book, charge))
+            journal.append(self._failure(journal, charge))
 
-    def _lost(self, book: Book, analyst: str | None) -> list[int]:
+    def _lost(self, journal: Journal, analyst: str | None) -> list[int]:
         """Orphaned charges: the process died, or could not record how they ended."""
-        return [number for number in book.open_charges(analyst) if not self._file.holds.has(number)]
+        return [number for number in journal.open_charges(analyst) if not self._file.leases.has(number)]
 
     def _refuse_the_suspended(self, suspended: Sequence[Suspension]) -> None:
         suspension = next((found for found in suspended if found.analyst == self.analyst), None)
@@ -470,23 +478,23 @@ class Ledger:
     def budget(self) -> Budget:
         """The dataset's."""
         with self._file.reading() as connection:
-            return self._budgets(Book(connection), self.analyst)[0]
+            return self._budgets(Journal(connection), self.analyst)[0]
 
     @property
     def account(self) -> Budget:
         """The dataset's too, for questions that need to know no more than what is spent and what there was."""
         with self._file.reading() as connection:
-            book = Book(connection)
-            return Budget(self._limit(book), book.tally())
+            journal = Journal(connection)
+            return Budget(self._limit(journal), journal.tally())
 
     @property
     def filter(self) -> Filter:
         """What there was for the dataset."""
         with self._file.reading() as connection:
-            return self._limit(Book(connection))
+            return self._limit(Journal(connection))
 
-    def _limit(self, book: Book) -> Filter:
-        limit = book.limit(None)
+    def _limit(self, journal: Journal) -> Filter:
+        limit = journal.limit(None)
         if limit is None:
             raise _nothing_recorded(self._file.path)
         return filter_named(*limit)
@@ -495,34 +503,34 @@ class Ledger:
     def analyst_budget(self) -> Budget | None:
         """That of this ledger's analyst, if one is on record."""
         with self._file.reading() as connection:
-            _, *own = self._budgets(Book(connection), self.analyst)
+            _, *own = self._budgets(Journal(connection), self.analyst)
         return own[0] if own else None
 
     def history(self, limit: int | None = None) -> list[Entry]:
         """All entries, or the last `limit` of them, oldest first."""
         with self._file.reading() as connection:
-            return Book(connection).last_entries(limit)
+            return Journal(connection).last_entries(limit)
 
     def charges(self, after: int, count: int) -> list[Entry]:
         """At most `count` charges that came after the first `after`, oldest first."""
         with self._file.reading() as connection:
-            return Book(connection).charges(after, count)
+            return Journal(connection).charges(after, count)
 
     def verify(self) -> VerifyReport:
         """Walks the whole chain; raises LedgerError at the first entry that is not as written."""
         with self._file.reading() as connection:
             row = connection.execute(self._file.last_number).fetchone()
-            return verify_chain(Book(connection).rows(), 0 if row is None else row[0])
+            return verify_chain(Journal(connection).rows(), 0 if row is None else row[0])
 
     def close(self) -> None:
         self._file.close()
 
-    def _budgets(self, book: Book, analyst: str | None) -> list[Budget]:
+    def _budgets(self, journal: Journal, analyst: str | None) -> list[Budget]:
         """The dataset's, and the analyst's if one is on record."""
-        budgets = [Budget(self._limit(book), book.tally(), self.charges, tuple(book.suspensions()))]
-        own = None if analyst is None else book.limit(analyst)
+        budgets = [Budget(self._limit(journal), journal.tally(), self.charges, tuple(journal.suspensions()))]
+        own = None if analyst is None else journal.limit(analyst)
         if own is not None:
-            budgets.append(Budget(filter_named(*own), book.analyst_tally(analyst)))
+            budgets.append(Budget(filter_named(*own), journal.analyst_tally(analyst)))
         return budgets
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_SCHEMA = "dpsql"
 SCHEMA_VERSION = 3
 BUSY_SECONDS = 10
-HOLDABLE = 2**31
+LEASABLE = 2**31
 """Advisory locks have two numbers of 32 bits; charges so far apart would share one."""
 STATES = """CHECK (state IN (
     'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed', 'retried', 'interrupted', 'timed out'
@@ -111,7 +111,7 @@ class LedgerServer:
 
     def __init__(self, url: str) -> None:
         self.path = _without_password(url)
-        self.holds = ServerHolds(url)
+        self.leases = ServerLeases(url)
         self._lock = threading.RLock()
         self._closed = False
         self._session = _Session(url)
@@ -142,7 +142,7 @@ class LedgerServer:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            self.holds.close()
+            self.leases.close()
             self._session.close()
 
     def before_fork(self) -> None:
@@ -152,7 +152,7 @@ class LedgerServer:
         self._lock.release()
 
 
-class ServerHolds:
+class ServerLeases:
     """Charges that are being worked on, each an advisory lock of a session that does nothing else."""
 
     def __init__(self, url: str) -> None:
@@ -168,7 +168,7 @@ class ServerHolds:
             with suppress(psycopg.Error):
                 self._ask("pg_try_advisory_lock", number)
 
-    def let_go(self, number: int) -> None:
+    def release(self, number: int) -> None:
         with self._lock:
             self._own().discard(number)
             with suppress(psycopg.Error):
@@ -195,7 +195,7 @@ class ServerHolds:
     def _ask(self, function: str, number: int) -> bool:
         question = f"SELECT pg_catalog.{function}('entries'::regclass::oid::bigint::bit(32)::integer, %s)"
         with self._session.connection.transaction():
-            row = self._session.connection.execute(question, [number % HOLDABLE]).fetchone()
+            row = self._session.connection.execute(question, [number % LEASABLE]).fetchone()
         return bool(row and row[0])
 
 

@@ -67,8 +67,8 @@ except ImportError:  # pragma: no cover - where there are no such locks, what an
     fcntl = None  # type: ignore[assignment]
 
 
-class Holds:
-    """The locks of this process on open charges, and a test for those of others. Made by `holds_on`."""
+class Leases:
+    """The locks of this process on open charges, and a test for those of others. Made by `leases_on`."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path
@@ -83,7 +83,7 @@ class Holds:
                 with suppress(OSError):
                     fcntl.lockf(self._opened(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
 
-    def let_go(self, number: int) -> None:
+    def release(self, number: int) -> None:
         with _lock:
             self._numbers.discard(number)
             if self._file is not None and fcntl is not None:
@@ -132,25 +132,25 @@ class Holds:
 
 
 _lock = threading.Lock()
-_shared: weakref.WeakValueDictionary[str, Holds] = weakref.WeakValueDictionary()
+_shared: weakref.WeakValueDictionary[str, Leases] = weakref.WeakValueDictionary()
 
 
-def holds_on(path: str | None) -> Holds:
+def leases_on(path: str | None) -> Leases:
     """On the ledger of this file, shared by all who have it open; None for one in memory."""
     if path is None:
-        return Holds(None)
+        return Leases(None)
     with _lock:
-        holds = _shared.get(path)
-        if holds is None:
-            holds = _shared[path] = Holds(f"{path}-held")
-        return holds
+        leases = _shared.get(path)
+        if leases is None:
+            leases = _shared[path] = Leases(f"{path}-held")
+        return leases
 
 
 def _forget_leases() -> None:
     global _lock
     _lock = threading.Lock()
-    for holds in _shared.values():
-        holds.forget()
+    for leases in _shared.values():
+        leases.forget()
 
 
 if hasattr(os, "register_at_fork"):
@@ -325,7 +325,7 @@ class LedgerFile:
         self.path = path
         # Opened again after a fork, perhaps from another folder; and by all its names it is one file.
         self._location = path if path == MEMORY else os.path.realpath(path)
-        self.holds = holds_on(None if path == MEMORY else self._location)
+        self.leases = leases_on(None if path == MEMORY else self._location)
         self._lock = threading.RLock()
         self._closed = False
         self._connection: sqlite3.Connection | None = None

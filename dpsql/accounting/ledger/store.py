@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 SERVERS = ("postgresql://", "postgres://")
 
 
-class Rows(Protocol):
+class Records(Protocol):
     def fetchone(self) -> tuple[Any, ...] | None: ...
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
 
-class Connection(Protocol):
+class Transaction(Protocol):
     """Within a transaction. Parameters are `?`; NULL is compared by `IS ?`."""
 
-    def execute(self, query: str, parameters: Sequence[object] = (), /) -> Rows: ...
+    def execute(self, query: str, parameters: Sequence[object] = (), /) -> Records: ...
 
 
-class Holds(Protocol):
+class Leases(Protocol):
     """The charges that a living process still works on."""
 
     def take(self, number: int) -> None: ...
 
-    def let_go(self, number: int) -> None: ...
+    def release(self, number: int) -> None: ...
 
     def has(self, number: int) -> bool: ...
 
@@ -43,12 +43,12 @@ class Store(Protocol):
     """The query for the number of the last entry ever made, whether or not it is still there."""
 
     @property
-    def holds(self) -> Holds: ...
+    def leases(self) -> Leases: ...
 
-    def writing(self) -> AbstractContextManager[Connection]:
+    def writing(self) -> AbstractContextManager[Transaction]:
         """A transaction that sees no other writer, and is durable when the block ends."""
 
-    def reading(self) -> AbstractContextManager[Connection]:
+    def reading(self) -> AbstractContextManager[Transaction]:
         """A transaction that sees one state throughout."""
 
     def close(self) -> None: ...

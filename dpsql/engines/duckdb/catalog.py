@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.engines.render import literal, quoted
-from dpsql.engines.tables import Found
+from dpsql.engines.tables import FoundTable
 from dpsql.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class DatabaseSchema:
     """A schema of a database."""
 
     database: str
@@ -31,23 +31,23 @@ class Place:
         return f"{quoted(self.database)}.{quoted(self.schema)}.{quoted(table)}"
 
 
-def current_place(connection: duckdb.DuckDBPyConnection) -> Place:
+def current_place(connection: duckdb.DuckDBPyConnection) -> DatabaseSchema:
     """Where a connection looks for tables. Fetched whole: the caller's own connection must stay usable."""
     here = "SELECT system.main.current_database(), system.main.current_schema()"
     ((database, schema),) = connection.execute(here).fetchall()
-    return Place(database, schema)
+    return DatabaseSchema(database, schema)
 
 
-def places_of(schema: Schema, here: Place) -> dict[str, tuple[Place, str]]:
+def places_of(schema: Schema, here: DatabaseSchema) -> dict[str, tuple[DatabaseSchema, str]]:
     """Where each declared table is, and its name there; all in lower case but for the schema in use."""
     places = {table.name.lower(): table.place for table in schema.tables.values()}
     return {
-        declared: (here if other is None else Place(here.database, other), name.lower())
+        declared: (here if other is None else DatabaseSchema(here.database, other), name.lower())
         for declared, (other, name) in places.items()
     }
 
 
-def prepare_definitions(connection: duckdb.DuckDBPyConnection, place: Place) -> None:
+def prepare_definitions(connection: duckdb.DuckDBPyConnection, place: DatabaseSchema) -> None:
     """Asked twice for every question: to plan it takes longer than to answer it."""
     connection.execute(
         f"PREPARE {_definitions(place)} AS "
@@ -55,7 +55,7 @@ def prepare_definitions(connection: duckdb.DuckDBPyConnection, place: Place) -> 
     )
 
 
-def definitions(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str, tuple[str, int]]:
+def definitions(connection: duckdb.DuckDBPyConnection, place: DatabaseSchema) -> dict[str, tuple[str, int]]:
     """What each table there was created with, columns and constraints, and in which attached database.
 
     While that stays the same, so does all that `found_tables` says of a table, which takes ten times as long to ask.
@@ -65,11 +65,11 @@ def definitions(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str
     return {name.lower(): (sql, database) for name, sql, database in found}
 
 
-def _definitions(place: Place) -> str:
+def _definitions(place: DatabaseSchema) -> str:
     return quoted(f"definitions of {place.database}.{place.schema}")
 
 
-def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str, Found]:
+def found_tables(connection: duckdb.DuckDBPyConnection, place: DatabaseSchema) -> dict[str, FoundTable]:
     """The tables and views there, by their names in lower case, as SQL compares them."""
     views = {
         name
@@ -95,7 +95,7 @@ def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[st
             required.setdefault(table, set()).add(column)
     unique = _unique_columns(connection, place)
     return {
-        table.lower(): Found(
+        table.lower(): FoundTable(
             name=table,
             columns=found,
             is_view=table in views or not native,
@@ -108,7 +108,7 @@ def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[st
     }
 
 
-def _unique_columns(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str, set[str]]:
+def _unique_columns(connection: duckdb.DuckDBPyConnection, place: DatabaseSchema) -> dict[str, set[str]]:
     """For each table the columns that a constraint keeps unique."""
     found: dict[str, set[str]] = {}
     for table, column in connection.execute(

@@ -27,7 +27,7 @@ import numpy as np
 from dpsql.engines.base import Guarantees, declared_type, engine_type, stopped_after
 from dpsql.engines.duckdb.catalog import (
     MEANING,
-    Place,
+    DatabaseSchema,
     current_place,
     definitions,
     fix_meaning,
@@ -45,7 +45,7 @@ from dpsql.errors import InterfaceError, OperationalError, SchemaError, did_you_
 from dpsql.schema.types import parse_type
 
 if TYPE_CHECKING:
-    from dpsql.engines.tables import Found
+    from dpsql.engines.tables import FoundTable
     from dpsql.schema.model import Column, Schema, Table
     from dpsql.schema.types import ColumnType
 
@@ -112,9 +112,9 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 class SharedTables:
     """Where a database has the declared tables, what they were created with, and how they were found."""
 
-    places: Mapping[str, tuple[Place, str]]
+    places: Mapping[str, tuple[DatabaseSchema, str]]
     created: Mapping[str, tuple[str, int] | None]
-    found: Mapping[str, Found]
+    found: Mapping[str, FoundTable]
 
     def differ(self, connection: duckdb.DuckDBPyConnection) -> bool:
         """Whether one is no longer what it was."""
@@ -173,7 +173,7 @@ class DuckDBEngine:
             for table in schema.tables.values()
             for name in schema.link_targets(table.name)
         }
-        engine = cls(connection, schema, guarantees=Guarantees(unique, present, rows_stay=True), copied=True)
+        engine = cls(connection, schema, guarantees=Guarantees(unique, present, immutable=True), copied=True)
         engine._forget = weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
         _copy_tables(connection, _sources(database, schema), schema)
         connection.execute("SET enable_external_access = false")
@@ -284,7 +284,7 @@ class DuckDBEngine:
         with self._lock, stopped_after(self.timeout if paid else None, self._connection.interrupt):
             if paid:
                 self._fill_tables()
-            assert self.guarantees.rows_stay or not lasting
+            assert self.guarantees.immutable or not lasting
             self._lasting.keep(lasting, self._connection)
             # Within a transaction the tables that are compared are those that are read.
             self._connection.begin()
@@ -337,7 +337,7 @@ def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
     return found
 
 
-def _own_cursor(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, Place]:
+def _own_cursor(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, DatabaseSchema]:
     """A connection of our own to the caller's database, and the schema that the caller uses."""
     try:
         return connection.cursor(), current_place(connection)
@@ -346,7 +346,9 @@ def _own_cursor(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyC
     raise problem
 
 
-def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Schema, *, shared: bool) -> DuckDBEngine:
+def _over_tables(
+    connection: duckdb.DuckDBPyConnection, place: DatabaseSchema, schema: Schema, *, shared: bool
+) -> DuckDBEngine:
     """Temporary views of the declared tables, in a database that has them already."""
     try:
         fix_meaning(connection)
@@ -369,7 +371,7 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         }
         present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
         here = place.database.lower(), place.schema.lower()
-        guarantees = Guarantees(unique, present, rows_stay=not shared, place=here)
+        guarantees = Guarantees(unique, present, immutable=not shared, place=here)
         watched = SharedTables(places, created, declared) if shared else None
         return DuckDBEngine(connection, schema, guarantees=guarantees, shared=watched)
     except duckdb.Error:
@@ -382,7 +384,7 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
 
 
 def _created(
-    connection: duckdb.DuckDBPyConnection, places: Mapping[str, tuple[Place, str]]
+    connection: duckdb.DuckDBPyConnection, places: Mapping[str, tuple[DatabaseSchema, str]]
 ) -> dict[str, tuple[str, int] | None]:
     """What the declared tables were created with, before anything else is asked about them."""
     for where in {where for where, _ in places.values()}:
@@ -391,9 +393,9 @@ def _created(
 
 
 def at_places(
-    look: Callable[[duckdb.DuckDBPyConnection, Place], Mapping[str, What]],
+    look: Callable[[duckdb.DuckDBPyConnection, DatabaseSchema], Mapping[str, What]],
     connection: duckdb.DuckDBPyConnection,
-    places: Mapping[str, tuple[Place, str]],
+    places: Mapping[str, tuple[DatabaseSchema, str]],
 ) -> dict[str, What | None]:
     """What is found of each declared table where it should be."""
     seen = {place: look(connection, place) for place in {place for place, _ in places.values()}}

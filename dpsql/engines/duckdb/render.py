@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import SALT, UNIT, apply, clamp
-from dpsql.engine_sql.tree import Apply, Blank, Case, Constant, Field, Short, Wide
+from dpsql.engine_sql.tree import Blank, Case, Constant, Field, Func, Short, Wide
 from dpsql.engines.base import engine_type
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer, literal, quanta_in_one, quoted
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Timestamp
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dpsql.engine_sql.tree import (
+        AggFunc,
         AroundRank,
-        Fold,
         Kind,
         Let,
         Operand,
@@ -56,11 +56,11 @@ MARGIN = 2
 
 
 def around_rank(renderer: Renderer, profile: AroundRank) -> str:
-    return Writer(renderer, profile).sql()
+    return ProfileWriter(renderer, profile).sql()
 
 
 @dataclass(frozen=True)
-class Writer:
+class ProfileWriter:
     renderer: Renderer
     profile: AroundRank
 
@@ -316,7 +316,7 @@ class DuckDB(Renderer):
             case _:
                 return literal(str(value))
 
-    def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
+    def apply(self, operation: str, arguments: list[str], node: Func) -> str:
         if operation in INFIX:
             left, right = arguments
             return f"({left} {INFIX[operation]} {right})"
@@ -349,7 +349,7 @@ class DuckDB(Renderer):
     def operand(self, operand: Operand) -> str:
         return f"struct_extract({OPERANDS}, {literal(f'v{operand.number}')})"
 
-    def fold(self, fold: Fold) -> str:
+    def fold(self, fold: AggFunc) -> str:
         if fold.name == "sum of quanta":
             return f"CAST((sum({self.listed(fold.arguments)}) * {self.constant(quanta_in_one(fold))}) AS HUGEINT)"
         name = "list" if fold.name == "collect" else fold.name
@@ -370,12 +370,12 @@ class DuckDB(Renderer):
 def is_clamp(case: Case) -> bool:
     """Whether it is one of build.clamp: each value that is not NULL is in one of its branches."""
     match case:
-        case Case(((Apply("between", (value, Constant() as low, Constant() as high)), _), _, _), Constant(None)):
+        case Case(((Func("between", (value, Constant() as low, Constant() as high)), _), _, _), Constant(None)):
             return low.value is not None and high.value is not None and case == clamp(value, low, high)
     return False
 
 
-def shifted(moment: str, node: Apply) -> str:
+def shifted(moment: str, node: Func) -> str:
     _, amount, unit = node.arguments
     return f"({moment} + INTERVAL ({amount.value}) {unit.value})"  # type: ignore[union-attr]
 

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 import duckdb
 
 from dpsql.engines.render import literal, quoted
-from dpsql.engines.tables import Found, check_table, declared_columns
+from dpsql.engines.tables import FoundTable, check_table, declared_columns
 from dpsql.errors import InterfaceError, OperationalError
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ def _files_in(folder: Path) -> list[Path]:
     return found
 
 
-def parquet_columns(connection: duckdb.DuckDBPyConnection, name: str, paths: list[Path]) -> Found:
+def parquet_columns(connection: duckdb.DuckDBPyConnection, name: str, paths: list[Path]) -> FoundTable:
     columns = [_parquet_columns(connection, path) for path in paths]
     check_alike(paths, [{name.lower(): kind for name, kind in found.items()} for found in columns])
-    return Found(name=name, columns=columns[0], is_text=True)
+    return FoundTable(name=name, columns=columns[0], is_text=True)
 
 
 def _parquet_columns(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, str]:
@@ -331,7 +331,9 @@ def copy_table(connection: duckdb.DuckDBPyConnection, table: Table, source: obje
 def _copy_csv(connection: duckdb.DuckDBPyConnection, table: Table, paths: list[Path]) -> None:
     names = [column_names(path, table.csv) for path in paths]
     check_alike(paths, [{name.lower() for name in found} for found in names])
-    found = Found(name=table.name, columns=dict.fromkeys(names[0], "VARCHAR"), is_text=True, names_are_public=False)
+    found = FoundTable(
+        name=table.name, columns=dict.fromkeys(names[0], "VARCHAR"), is_text=True, names_are_public=False
+    )
     check_table(table, found)
     columns = declared_columns(table, found, copied=True)
     load(connection, table.name, list(zip(paths, names, strict=True)), columns, table.csv)
@@ -352,7 +354,7 @@ def _copy_frame(connection: duckdb.DuckDBPyConnection, table: Table, frame: Any)
     copied = _copy(
         connection,
         table,
-        Found(name=table.name, columns={name: kind for name, kind, *_ in described}, is_text=True),
+        FoundTable(name=table.name, columns={name: kind for name, kind, *_ in described}, is_text=True),
         quoted(FRAME),
     )
     connection.unregister(FRAME)
@@ -371,7 +373,7 @@ def _rows_of_relation(frame: Any) -> Any:
     raise problem
 
 
-def _copy(connection: duckdb.DuckDBPyConnection, table: Table, found: Found, rows: str) -> bool:
+def _copy(connection: duckdb.DuckDBPyConnection, table: Table, found: FoundTable, rows: str) -> bool:
     """Whether it was read to its end."""
     check_table(table, found)
     columns = declared_columns(table, found, copied=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.engine_sql.tree import Wide
 from dpsql.engines.postgresql.scalars import FIRST_DAY, LAST_DAY, by_code_points, from_numeric, try_cast, type_name
 from dpsql.engines.render import literal
-from dpsql.engines.tables import Found
+from dpsql.engines.tables import FoundTable
 from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ PARTS = """
 
 @dataclass(frozen=True)
 class PostgreSQLTable:
-    found: Found
+    found: FoundTable
     types: Mapping[str, StoredType]
     readable: frozenset[str]
     """The columns that this role may read."""
@@ -221,7 +221,7 @@ def _table(
     enforced = not (has_heirs or is_view)
     types = {column: stored for column, (stored, *_) in columns.items()}
     required = {column for column, (stored, not_null, *_) in columns.items() if not_null and not stored.may_be_nan}
-    found = Found(
+    found = FoundTable(
         name=name,
         columns={column: stored.common for column, stored in types.items()},
         is_view=is_view,

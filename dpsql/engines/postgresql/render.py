@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import UNIT
 from dpsql.engine_sql.tree import (
-    Apply,
+    AggFunc,
+    Alias,
     Cast,
     Constant,
-    Derived,
     Exists,
     Field,
-    Fold,
+    Func,
     Joined,
-    Named,
     Ordered,
-    Over,
     Select,
     Short,
+    Subquery,
     TryCast,
     Wide,
+    WindowFunc,
     parts_of,
 )
 from dpsql.engines.postgresql import KIND, scalars
@@ -43,7 +43,7 @@ from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Ti
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import AroundRank, Kind, Known, Let, Operand, Part, Query, Series, Source, Term
+    from dpsql.engine_sql.tree import CTE, AroundRank, Kind, Known, Let, Operand, Query, Series, Source, Term
     from dpsql.engines.render import Renderer
 
 # -- around rank -------------------------------------------------------------------------------------------------------
@@ -114,14 +114,14 @@ def in_sorted_order(select: Select) -> Select:
     return replace(select, source=rows, group_by=(by[0], Field(ORDER), *by[1:]))
 
 
-def _with_order(source: Source | None, by: tuple[Term, ...]) -> Derived | None:
+def _with_order(source: Source | None, by: tuple[Term, ...]) -> Subquery | None:
     """The same rows with the hash that their groups were ranked by, here or below."""
     match source:
-        case Derived(Select(group_by=(), distinct=False) as rows):
+        case Subquery(Select(group_by=(), distinct=False) as rows):
             below = _with_order(rows.source, by) if _passes_on(rows, by) else None
             order: Term | None = Field(ORDER) if below is not None else _rank_order(rows, by)
             if order is not None:
-                columns = (*rows.columns, Named(order, ORDER))
+                columns = (*rows.columns, Alias(order, ORDER))
                 return replace(source, query=replace(rows, columns=columns, source=below or rows.source))
     return None
 
@@ -129,7 +129,7 @@ def _with_order(source: Source | None, by: tuple[Term, ...]) -> Derived | None:
 def _rank_order(rows: Select, by: tuple[Term, ...]) -> Term | None:
     for column in rows.columns:
         match column.value:
-            case Over(Fold("dense_rank"), owner, (Ordered(hashed), *keys)):
+            case WindowFunc(AggFunc("dense_rank"), owner, (Ordered(hashed), *keys)):
                 if (*owner, *(key.value for key in keys)) == by:
                     return hashed
     return None
@@ -141,15 +141,17 @@ def _passes_on(rows: Select, by: tuple[Term, ...]) -> bool:
     return all(isinstance(part, Field) and part.name in same for part in by)
 
 
-def _instead(select: Select, below: Select) -> Derived:
-    assert isinstance(select.source, Derived)
+def _instead(select: Select, below: Select) -> Subquery:
+    assert isinstance(select.source, Subquery)
     return replace(select.source, query=below)
 
 
 def sorted_units(select: Select) -> Select:
     """Whole numbers of which nothing but themselves is read are sorted faster than hashed, and then grouped at once."""
     match select:
-        case Select(group_by=(Field(name, kind=Integer()),), source=Derived(Select(columns=(Named(_, only),)) as rows)):
+        case Select(
+            group_by=(Field(name, kind=Integer()),), source=Subquery(Select(columns=(Alias(_, only),)) as rows)
+        ):
             if only == name:
                 return replace(select, source=_instead(select, replace(rows, order_by=(Ordered(Field(name)),))))
     return select
@@ -269,7 +271,7 @@ class PostgreSQL(ServedRenderer):
         bound = ", ".join(f"{value} AS {name}" for value, name in zip(values, names, strict=True))
         return f"(SELECT {write(*names)} FROM (SELECT {bound} {FENCE}) AS _b{number})"
 
-    def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
+    def apply(self, operation: str, arguments: list[str], node: Func) -> str:
         if (problem := KIND.refused(operation)) is not None:
             raise problem
         if operation in EXACT or operation in ("/", "pow", "round", "trunc", *ANGLES):
@@ -326,7 +328,7 @@ class PostgreSQL(ServedRenderer):
                 key = f"({key} # CASE WHEN {part} IS NULL THEN {EVERY_SECOND_BIT} ELSE 0 END)"
         return key
 
-    def arithmetic(self, operation: str, arguments: list[str], node: Apply) -> str:
+    def arithmetic(self, operation: str, arguments: list[str], node: Func) -> str:
         """In scalars, or exactly in NUMERIC."""
         kind = node.kind if node.kind is not None else self.kind_of(node.arguments[0])
         if isinstance(kind, Double):
@@ -338,13 +340,13 @@ class PostgreSQL(ServedRenderer):
             return f"{operation}({', '.join(arguments)})"
         return _infix(operation, arguments)
 
-    def fitted(self, operator: str, arguments: list[str], node: Apply) -> str:
+    def fitted(self, operator: str, arguments: list[str], node: Func) -> str:
         """A decimal of at most 38 digits, with the scale that the operation gives."""
         scales = [kind.scale for part in node.arguments if isinstance(kind := self.kind_of(part), Decimal)]
         scale = sum(scales) if operator == "*" else max(scales)
         return try_cast(_infix(operator, arguments), Wide(), Decimal(38, min(scale, 38)), self.once)
 
-    def in_doubles(self, operation: str, arguments: list[str], node: Apply) -> str:
+    def in_doubles(self, operation: str, arguments: list[str], node: Func) -> str:
         first, *rest = arguments
         constant = _number(node.arguments[-1])
         match operation:
@@ -430,7 +432,7 @@ class PostgreSQL(ServedRenderer):
     def operand(self, operand: Operand) -> str:
         return f"{self.operands[-1][0]}_{operand.number}"
 
-    def fold(self, fold: Fold) -> str:
+    def fold(self, fold: AggFunc) -> str:
         if fold.name == "sum of quanta":
             return f"trunc(sum({self.listed(fold.arguments)}) * {self.constant(quanta_in_one(fold))})"
         name, arguments = fold.name, [self.term(argument) for argument in fold.arguments]
@@ -447,13 +449,13 @@ class PostgreSQL(ServedRenderer):
         where = "" if fold.where is None else f" FILTER (WHERE {self.term(fold.where)})"
         return f"{name}({'DISTINCT ' if fold.distinct else ''}{inside}{order}){where}"
 
-    def over(self, window: Over) -> str:
+    def over(self, window: WindowFunc) -> str:
         over = super().over(window)
         return f"CAST({over} AS BIGINT)" if window.fold.name == "ntile" else over
 
     # -- queries ------------------------------------------------------------------------------------------------------
 
-    def part(self, part: Part) -> str:
+    def part(self, part: CTE) -> str:
         """What is read twice is made once: the planner takes far longer for two joins of all rows than to keep one."""
         return super().part(replace(part, kept=part.kept or None))
 
@@ -464,11 +466,11 @@ class PostgreSQL(ServedRenderer):
         self.longest.append(0)
         sql = super().select(sorted_units(in_sorted_order(select)))
         # With groups or windows it is computed where it stands, and nowhere else.
-        has_own_rows = bool(select.group_by) or any(isinstance(column.value, Over) for column in select.columns)
+        has_own_rows = bool(select.group_by) or any(isinstance(column.value, WindowFunc) for column in select.columns)
         is_long = self.longest.pop() > LONGEST_COLUMN and not has_own_rows
         return f"{sql} {FENCE}" if is_long else sql
 
-    def named(self, column: Named) -> str:
+    def named(self, column: Alias) -> str:
         sql = super().named(column)
         self.longest[-1] = max(self.longest[-1], len(sql))
         return sql
@@ -506,7 +508,7 @@ def _is_hashed(query: Query) -> bool:
     assert isinstance(query, Select)
     tests = list(_conjuncts(query.where)) if query.where is not None else []
     of_units = [part for part in tests if {field.name for field in _fields(part)} == {UNIT}]
-    return not of_units or all(isinstance(part, Apply) and part.operation == "=" for part in tests)
+    return not of_units or all(isinstance(part, Func) and part.operation == "=" for part in tests)
 
 
 def _fields(value: Term) -> Iterator[Field]:
@@ -517,7 +519,7 @@ def _fields(value: Term) -> Iterator[Field]:
 
 
 def _conjuncts(value: Term) -> Iterator[Term]:
-    if isinstance(value, Apply) and value.operation == "and":
+    if isinstance(value, Func) and value.operation == "and":
         for part in value.arguments:
             yield from _conjuncts(part)
     else:
@@ -525,9 +527,9 @@ def _conjuncts(value: Term) -> Iterator[Term]:
 
 
 def _meets_in_a_column(on: Term | None) -> bool:
-    parts = on.arguments if isinstance(on, Apply) and on.operation == "and" else (on,)
+    parts = on.arguments if isinstance(on, Func) and on.operation == "and" else (on,)
     return any(
-        isinstance(part, Apply) and part.operation == "=" and all(isinstance(side, Field) for side in part.arguments)
+        isinstance(part, Func) and part.operation == "=" and all(isinstance(side, Field) for side in part.arguments)
         for part in parts
     )
 

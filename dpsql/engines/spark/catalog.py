@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpsql.engines.spark.scalars import quoted, type_name
-from dpsql.engines.tables import Found
+from dpsql.engines.tables import FoundTable
 from dpsql.schema.types import Boolean, Date, Decimal, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ TABLES, FORMATS = ("MANAGED", "EXTERNAL"), ("parquet", "orc")
 
 
 @dataclass(frozen=True)
-class Place:
+class Namespace:
     """Where tables are found by their names."""
 
     catalog: str
@@ -101,7 +101,7 @@ class Place:
 
 @dataclass(frozen=True)
 class SparkTable:
-    found: Found
+    found: FoundTable
     types: Mapping[str, StoredType]
     kept_as: str
     """The format of its files; VIEW if it has none."""
@@ -109,12 +109,12 @@ class SparkTable:
     """What tells it from another one of its name."""
 
 
-def current_place(session: SparkSession) -> Place:
+def current_place(session: SparkSession) -> Namespace:
     ((catalog, database),) = session.sql("SELECT current_catalog(), current_database()").collect()
-    return Place(catalog, database)
+    return Namespace(catalog, database)
 
 
-def table_names(session: SparkSession, place: Place) -> dict[str, str]:
+def table_names(session: SparkSession, place: Namespace) -> dict[str, str]:
     """The tables and views there, by their names in lower case; none where there is no such database."""
     if not session.catalog.databaseExists(str(place)):
         return {}
@@ -122,7 +122,7 @@ def table_names(session: SparkSession, place: Place) -> dict[str, str]:
     return {row["tableName"].lower(): row["tableName"] for row in rows if not row["isTemporary"]}
 
 
-def found_table(session: SparkSession, place: Place, name: str) -> SparkTable:
+def found_table(session: SparkSession, place: Namespace, name: str) -> SparkTable:
     ((text,),) = session.sql(f"DESCRIBE TABLE EXTENDED {place.table(name)} AS JSON").collect()
     described: dict[str, Any] = json.loads(text)
     types = {column["name"]: stored_type(column["type"]) for column in described["columns"]}
@@ -130,6 +130,6 @@ def found_table(session: SparkSession, place: Place, name: str) -> SparkTable:
     holds_rows = kind in TABLES and form in FORMATS
     # Nothing is unique and nothing is never NULL: constraints of a lake are not enforced.
     columns = {column: stored.common for column, stored in types.items()}
-    found = Found(name=name, columns=columns, is_view=not holds_rows)
+    found = FoundTable(name=name, columns=columns, is_view=not holds_rows)
     identity = tuple(str(described.get(part)) for part in ("created_time", "location", "view_text"))
     return SparkTable(found, types, form if kind in TABLES else "VIEW", identity)

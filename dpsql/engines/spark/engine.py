@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dpsql.engines.base import ConnectionLost, Guarantees, TimedOut, run_twice_if_lost, stopped_after
 from dpsql.engines.results import columns
-from dpsql.engines.spark.catalog import FORMATS, Place, current_place, found_table, table_names
+from dpsql.engines.spark.catalog import FORMATS, Namespace, current_place, found_table, table_names
 from dpsql.engines.spark.render import render
 from dpsql.engines.spark.scalars import quoted
 from dpsql.engines.tables import Described, check_table
@@ -84,13 +84,13 @@ PROBES = {
 """What is true of Spark for id = 0. Others speak its protocol, and compute otherwise."""
 
 
-def own_session(database: object) -> tuple[SparkSession, Place]:
+def own_session(database: object) -> tuple[SparkSession, Namespace]:
     """Of a URL a session on that server; of a session another one on the same Spark, where tables are found alike."""
     with quiet():
         if isinstance(database, str):
             url, name = _without_database(database)
             session = _reached(url)
-            place = current_place(session) if name is None else Place(current_place(session).catalog, name)
+            place = current_place(session) if name is None else Namespace(current_place(session).catalog, name)
         else:
             given: Any = database
             session, place = given.newSession(), current_place(given)
@@ -105,7 +105,7 @@ def answers(session: SparkSession) -> bool:
         return False
 
 
-def reached_again(url: str, patience: float) -> tuple[SparkSession, Place]:
+def reached_again(url: str, patience: float) -> tuple[SparkSession, Namespace]:
     """Tries for so many seconds: a server that is restarted is back soon."""
     until = monotonic() + patience
     while True:
@@ -208,14 +208,14 @@ def describe(url: str) -> tuple[str, dict[str, Described]]:
 class SparkEngine:
     copied = False
 
-    def __init__(self, session: SparkSession, place: Place, url: str | None, schema: Schema) -> None:
+    def __init__(self, session: SparkSession, place: Namespace, url: str | None, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
         self._session, self._url = session, url
         self.timeout: float | None = None
         self._lost = False
         self._lock = threading.RLock()
         self._places = {
-            table.name.lower(): Place(place.catalog, table.place[0] or place.database)
+            table.name.lower(): Namespace(place.catalog, table.place[0] or place.database)
             for table in schema.tables.values()
         }
         names = {where: table_names(session, where) for where in set(self._places.values())}
@@ -330,7 +330,7 @@ class SparkEngine:
             self._session.stop()
 
 
-def _checked(session: SparkSession, place: Place, table: Table, names: Mapping[str, str]) -> SparkTable:
+def _checked(session: SparkSession, place: Namespace, table: Table, names: Mapping[str, str]) -> SparkTable:
     own = table.place[1].lower()
     if own not in names:
         raise SchemaError(

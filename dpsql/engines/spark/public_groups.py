@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import BELOW, NULL, all_of, any_of, fields, integer, test, when
 from dpsql.engine_sql.tree import (
-    Apply,
+    AggFunc,
+    Alias,
     Constant,
-    Derived,
     Field,
-    Fold,
+    Func,
     Joined,
-    Named,
     Select,
     SetOperation,
+    Subquery,
     Values,
     With,
     parts_of,
@@ -40,11 +40,11 @@ LISTED = "_listed"
 def looked_up(select: Select) -> Select:
     """The same without an inner join to the combinations of listed values."""
     match select.source:
-        case Joined("INNER", Derived(partials, rows) as found, Derived(Select() as listed, alias), on):
+        case Joined("INNER", Subquery(partials, rows) as found, Subquery(Select() as listed, alias), on):
             values = _values_by_key(listed)
             keys = {name: Field(name, rows) for name in values}
             same = [test("same", key, Field(name, alias)) for name, key in keys.items()]
-            if keys and on == all_of(same) and select.where is None and all(map(_passed_on, select.columns)):
+            if keys and on == all_of(same) and select.where is None and all(map(_passthrough, select.columns)):
                 is_listed = all_of([_is_one_of(keys[name], values[name]) for name in keys])
                 return replace(select, source=found, where=_of_partials(is_listed, partials, rows))
     return select
@@ -55,12 +55,12 @@ def _of_partials(condition: Term, partials: Query, alias: str) -> Term:
     before it is counted, which takes longer than to count it."""
     if isinstance(partials, Select) and partials.group_by:
         for column in partials.columns:
-            if isinstance(column.value, Fold) and column.value.name == "count":
+            if isinstance(column.value, AggFunc) and column.value.name == "count":
                 return when(test(">=", Field(column.name, alias), integer(0)), condition)
     return condition
 
 
-def _passed_on(column: Named) -> bool:
+def _passthrough(column: Alias) -> bool:
     return isinstance(column.value, Field)
 
 
@@ -79,7 +79,7 @@ def _crossed(source: Source | None) -> Iterator[Values | None]:
         case Joined("CROSS", left, right, None):
             yield from _crossed(left)
             yield from _crossed(right)
-        case Derived(Values() as values):
+        case Subquery(Values() as values):
             yield values
         case _:
             yield None
@@ -100,7 +100,7 @@ def with_all_groups(select: Select) -> Query:
     """The same without a left join of the list to sums by key: its rows are grouped with those that are summed."""
     match select:
         case Select(
-            _, Joined("LEFT", Derived(Select() as listed, first), Derived(found, second), on), None, (), order, False
+            _, Joined("LEFT", Subquery(Select() as listed, first), Subquery(found, second), on), None, (), order, False
         ):
             parts, sums = (found.parts, found.query) if isinstance(found, With) else ((), found)
             if not isinstance(sums, Select) or not _can_be_joined_by(sums):
@@ -113,7 +113,7 @@ def with_all_groups(select: Select) -> Query:
                 return select
             kept = Select(
                 tuple(replace(column, value=_unqualified(column.value)) for column in select.columns),
-                Derived(_grouped(sums, listed, names), BELOW),
+                Subquery(_grouped(sums, listed, names), BELOW),
                 test("=", Field(LISTED), integer(1)),
                 order_by=tuple(replace(part, value=_unqualified(part.value)) for part in order),
             )
@@ -130,22 +130,22 @@ def _can_be_joined_by(sums: Select) -> bool:
 
 def _sees_values_alone(value: Term) -> bool:
     match value:
-        case Fold("sum" | "count", (Field(),), where=None):
+        case AggFunc("sum" | "count", (Field(),), where=None):
             return True
-        case Fold() | Field():
+        case AggFunc() | Field():
             return False
     return all(map(_sees_values_alone, parts_of(value)))
 
 
 def _grouped(sums: Select, listed: Select, keys: list[str]) -> Select:
     read = sorted({name for column in sums.columns for name in _fields_of(column.value)} - set(keys))
-    rows = Select((*fields([*keys, *read]), Named(integer(0), LISTED)), sums.source, sums.where)
-    nothing = [Named(NULL, name) for name in read]
+    rows = Select((*fields([*keys, *read]), Alias(integer(0), LISTED)), sums.source, sums.where)
+    nothing = [Alias(NULL, name) for name in read]
     # Which of them are listed twice does not matter: they are grouped.
-    groups = Derived(replace(listed, distinct=False), BELOW)
-    empty = Select((*fields(keys), *nothing, Named(integer(1), LISTED)), groups)
-    is_listed = Named(Fold("max", (Field(LISTED),)), LISTED)
-    both = Derived(SetOperation("UNION ALL", rows, empty), BELOW)
+    groups = Subquery(replace(listed, distinct=False), BELOW)
+    empty = Select((*fields(keys), *nothing, Alias(integer(1), LISTED)), groups)
+    is_listed = Alias(AggFunc("max", (Field(LISTED),)), LISTED)
+    both = Subquery(SetOperation("UNION ALL", rows, empty), BELOW)
     return Select((*sums.columns, is_listed), both, group_by=sums.group_by)
 
 
@@ -161,6 +161,6 @@ def _unqualified(value: Term) -> Term:
     match value:
         case Field():
             return replace(value, table=None)
-        case Apply(arguments=arguments):
+        case Func(arguments=arguments):
             return replace(value, arguments=tuple(map(_unqualified, arguments)))
     return value

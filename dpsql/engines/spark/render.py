@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import WIDE, apply, in_64_bits, integer
 from dpsql.engine_sql.tree import (
-    Apply,
+    Alias,
     Cast,
     Constant,
-    Derived,
     Exists,
     Field,
+    Func,
     Let,
-    Named,
-    Over,
     Scalar,
     Select,
     Short,
+    Subquery,
     TryCast,
     Values,
     Wide,
+    WindowFunc,
     is_one_scan,
     parts_of,
 )
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dpsql.engine_sql.tree import (
+        CTE,
+        AggFunc,
         AroundRank,
-        Fold,
         Kind,
         Known,
         Operand,
         Ordered,
-        Part,
         Query,
         Series,
         Term,
@@ -133,7 +133,7 @@ def clustered(select: Select) -> Select:
     """The same over clustered rows, where it ranks rows of one table within units that are whole numbers. Those of a
     join may be sorted by their unit already."""
     match select.source:
-        case Derived(Select(columns, source, where, (), (), False) as rows) if is_one_scan(rows):
+        case Subquery(Select(columns, source, where, (), (), False) as rows) if is_one_scan(rows):
             unit = _ranked_within(select)
             if unit is None:
                 return select
@@ -151,8 +151,8 @@ def _ranked_within(select: Select) -> str | None:
 def _partition(value: Term) -> str | None:
     """What a rank by something computed is within: else Spark takes both sorts for one."""
     match value:
-        case Over(partition_by=(Field(name, kind=Integer()), *_), order_by=order):
-            return name if any(isinstance(part.value, Apply) for part in order) else None
+        case WindowFunc(partition_by=(Field(name, kind=Integer()), *_), order_by=order):
+            return name if any(isinstance(part.value, Func) for part in order) else None
     return None
 
 
@@ -274,7 +274,7 @@ class Spark(ServedRenderer):
         name = f"_v{next(self.numbers)}"
         return _bound(name, values, write(*(f"{name}.v{place}" for place in range(len(values)))))
 
-    def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
+    def apply(self, operation: str, arguments: list[str], node: Func) -> str:
         if (problem := KIND.refused(operation)) is not None:
             raise problem
         if operation in ("//", ">>"):
@@ -328,7 +328,7 @@ class Spark(ServedRenderer):
             return f"({text} RLIKE {scalars.literal(linear)})"
         return f"({text} LIKE {wanted} ESCAPE '{scalars.ESCAPE}')"
 
-    def divided(self, operation: str, arguments: list[str], node: Apply) -> str:
+    def divided(self, operation: str, arguments: list[str], node: Func) -> str:
         """Of wide numbers: without the remainder a quotient has no digits after the point."""
         if operation == ">>":
             (_, bits) = node.arguments
@@ -352,7 +352,7 @@ class Spark(ServedRenderer):
         divisor = self.term(short[1]) if short[1] is not None else arguments[1]
         return self.once([arguments[0], divisor], lambda a, b: _quotient(f"({a} - {a} % {b})", b))
 
-    def rounded(self, operation: str, arguments: list[str], node: Apply) -> str:
+    def rounded(self, operation: str, arguments: list[str], node: Func) -> str:
         kind = node.kind if node.kind is not None else self.kind_of(node.arguments[0])
         digits = int(node.arguments[1].value) if len(arguments) > 1 else 0  # type: ignore[union-attr,arg-type]
         if isinstance(kind, Double):
@@ -397,7 +397,7 @@ class Spark(ServedRenderer):
         if self.surely_fits(cast):
             # The engine's own cast cuts off.
             return f"CAST(rint({self.term(value)}) AS {type_name(cast.kind)})"
-        if isinstance(cast.kind, Integer) and isinstance(value, Apply) and value.operation in TRIED:
+        if isinstance(cast.kind, Integer) and isinstance(value, Func) and value.operation in TRIED:
             short = [_in_64_bits(part) for part in value.arguments]
             if all(short):
                 sides = ", ".join(self.term(part) for part in short if part is not None)
@@ -418,7 +418,7 @@ class Spark(ServedRenderer):
     def operand(self, operand: Operand) -> str:
         return f"{self.operands[-1][0]}.v{operand.number}"
 
-    def fold(self, fold: Fold) -> str:
+    def fold(self, fold: AggFunc) -> str:
         if fold.name == "collect":
             return self.collected(fold)
         if fold.name == "sum of quanta":
@@ -431,7 +431,7 @@ class Spark(ServedRenderer):
             return self.total(fold)
         return self.folded(fold)
 
-    def total(self, fold: Fold) -> str:
+    def total(self, fold: AggFunc) -> str:
         """Decimals are summed slowly, and so many small numbers as a table can have fit into 64 bits."""
         (value,) = fold.arguments
         most = self.most(value)
@@ -444,7 +444,7 @@ class Spark(ServedRenderer):
         high, low = f"shiftright({whole}, {HALF_BITS})", f"({whole} & {LARGEST_HALF - 1}L)"
         return f"(CAST(sum({high}){where} AS DECIMAL(38, 0)) * {LARGEST_HALF} + sum({low}){where})"
 
-    def folded(self, fold: Fold) -> str:
+    def folded(self, fold: AggFunc) -> str:
         name, arguments = fold.name, [self.term(argument) for argument in fold.arguments]
         if name == "sum" and not isinstance(fold.kind, Integer):
             kind = self.kind_of(fold.arguments[0])
@@ -458,7 +458,7 @@ class Spark(ServedRenderer):
         where = "" if fold.where is None else f" FILTER (WHERE {self.term(fold.where)})"
         return f"{name}({'DISTINCT ' if fold.distinct else ''}{inside}){where}"
 
-    def collected(self, fold: Fold) -> str:
+    def collected(self, fold: AggFunc) -> str:
         """In structs, since NULL is not collected by itself, sorted by what stands before the value; NULL of none."""
         (value,) = fold.arguments
         parts = [f"{self.term(part.value)} AS o{place}" for place, part in enumerate(fold.order_by)]
@@ -467,7 +467,7 @@ class Spark(ServedRenderer):
         listed = f"transform(array_sort(collect_list({kept}), {_comparison(fold.order_by)}), _e -> _e.v)"
         return f"CASE WHEN count({kept}) > 0 THEN {listed} END"
 
-    def over(self, window: Over) -> str:
+    def over(self, window: WindowFunc) -> str:
         """Places have the one frame that they need, and take no other; they are 32 bits long."""
         over = super().over(replace(window, frame="") if window.fold.name in PLACES else window)
         return f"CAST({over} AS BIGINT)" if window.fold.name in SHORT_PLACES else over
@@ -477,7 +477,7 @@ class Spark(ServedRenderer):
     def query(self, query: Query) -> str:
         return super().query(with_all_groups(query) if isinstance(query, Select) else query)
 
-    def part(self, part: Part) -> str:
+    def part(self, part: CTE) -> str:
         """Spark remakes every part, and has no words for it."""
         return super().part(replace(part, kept=None))
 
@@ -506,7 +506,7 @@ def _bound(name: str, values: Sequence[str], body: str) -> str:
 
 def _lists_different_values(select: Select) -> bool:
     match select:
-        case Select((Named(Field(name)),), Derived(Values((listed,), _, rows))):
+        case Select((Alias(Field(name)),), Subquery(Values((listed,), _, rows))):
             return name == listed and len(set(rows)) == len(rows)
     return False
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.engines.base import PostProcessingTable
 from dpsql.engines.post_processor import PostProcessor
-from dpsql.sql.post_processing import passed_on
+from dpsql.sql.post_processing import passthrough
 from dpsql.sql.syntax import DUCKDB
 
 TYPES = {"_k0": "VARCHAR", "_k1": "DATE", "_a0": "BIGINT", "_a1": "DOUBLE", "_a2": "DECIMAL(38, 2)", "m0": "HUGEINT"}
@@ -64,13 +64,13 @@ def parsed(sql: str) -> exp.Query:
 
 @pytest.mark.parametrize("sql", UNDERSTOOD)
 def test_columns_are_those_that_the_engine_finds(sql: str, engine: PostProcessor) -> None:
-    assert passed_on(parsed(sql), [TABLE]) == engine.describe(sql, [TABLE])
+    assert passthrough(parsed(sql), [TABLE]) == engine.describe(sql, [TABLE])
 
 
 @pytest.mark.parametrize("sql", ASKED_ABOUT)
 def test_the_engine_is_asked_about_everything_else(sql: str) -> None:
-    assert passed_on(parsed(sql), [TABLE]) is None
+    assert passthrough(parsed(sql), [TABLE]) is None
 
 
 def test_the_engine_is_asked_where_there_are_several_tables() -> None:
-    assert passed_on(parsed("SELECT _a0 FROM _release_0"), [TABLE, TABLE]) is None
+    assert passthrough(parsed("SELECT _a0 FROM _release_0"), [TABLE, TABLE]) is None

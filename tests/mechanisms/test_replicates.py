@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.additive import Box
+from dpsql.mechanisms.bootstrap import REPLICATES, quantiles, redrawn
 from dpsql.mechanisms.combined import Combined
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.mechanisms.k_norm import KNormNoise, drawn_together
 from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.mechanisms.noise import Noise
-from dpsql.mechanisms.replay import REPLICAS, quantiles, redrawn
 from dpsql.sampling import RepeatableRandomness
 
 NOISES = (
@@ -28,7 +28,7 @@ NOISES = (
 @pytest.mark.parametrize("noise", NOISES, ids=str)
 def test_quantiles_are_half_widths(noise: Noise) -> None:
     found = quantiles(noise)
-    assert len(found) == REPLICAS == 199
+    assert len(found) == REPLICATES == 199
     assert found[-5] == pytest.approx(noise.half_width(0.95), rel=1e-9) == -found[4]
     assert found[-50] == pytest.approx(noise.half_width(0.5), rel=1e-9) == -found[49]
     assert found[99] == 0
@@ -42,7 +42,7 @@ def test_the_outermost_stand_for_the_tails(noise: Noise) -> None:
 
 def test_every_row_has_all_quantiles_in_an_order_of_its_own() -> None:
     (drawn,) = redrawn([NOISES[0]], 20, RepeatableRandomness(b"seed"))
-    assert drawn.shape == (REPLICAS, 20)
+    assert drawn.shape == (REPLICATES, 20)
     assert np.array_equal(np.sort(drawn, axis=0), np.tile(quantiles(NOISES[0])[:, None], 20))
     assert not np.array_equal(drawn[:, 0], drawn[:, 1])
 

@@ -45,11 +45,11 @@ ROUNDING_OF_PLACES = 1e-4
 """Of places, which are whole numbers."""
 
 
-def replayed_interval(value: float, replicas: NDArray[np.float64], level: float) -> tuple[float, float] | None:
+def bootstrap_interval(value: float, replicates: NDArray[np.float64], level: float) -> tuple[float, float] | None:
     """None where one row's noise does not tell: replicas that lie to one side of the value (the largest of many), that
     are NULL or far away (a quotient whose divisor may be 0).
     """
-    ordered, number = np.sort(replicas), len(replicas)
+    ordered, number = np.sort(replicates), len(replicates)
     aside = max(int(np.sum(ordered < value)), int(np.sum(ordered > value)))
     if not np.isfinite(ordered).all() or aside > (0.5 + ASIDE) * number:
         return None
@@ -87,7 +87,7 @@ def _side(end: float, farthest: float, stretch: float) -> float:
 if TYPE_CHECKING:
     Draws = NDArray[np.float64]
 
-REPLICAS = 199
+REPLICATES = 199
 """Of 199 draws and the truth, each is as likely to be the fifth from either end: between those lie 95 %."""
 TO_UNIT = 2.0**-64
 ROUNDING = 1e-12
@@ -120,19 +120,19 @@ def _radii(dimension: int, rows: int, source: Randomness) -> Draws:
 
 
 def _uniform(rows: int, source: Randomness) -> Draws:
-    words = source.words(REPLICAS * rows).reshape(REPLICAS, rows)
+    words = source.words(REPLICATES * rows).reshape(REPLICATES, rows)
     return np.asarray((words + 0.5) * TO_UNIT, dtype=np.float64)
 
 
 def quantiles(noise: Noise) -> Draws:
     """At 1/200, ..., 199/200: each the half-width of the interval that ends there, with its sign."""
-    levels = np.abs(2 * np.arange(1, REPLICAS + 1) / (REPLICAS + 1) - 1)
-    low, high = np.full(REPLICAS, -1.0), np.full(REPLICAS, float(noise.half_width(float(levels.max()))))
+    levels = np.abs(2 * np.arange(1, REPLICATES + 1) / (REPLICATES + 1) - 1)
+    low, high = np.full(REPLICATES, -1.0), np.full(REPLICATES, float(noise.half_width(float(levels.max()))))
     for _ in range(64):
         middle = np.ceil((low + high) / 2)
         inside = 2 * noise.survival(middle + 1) <= 1 - levels + ROUNDING
         low, high = np.where(inside, low, middle), np.where(inside, middle, high)
     # The outermost two stand for all that lies beyond: with them the variance is that of the noise.
-    missing = REPLICAS * noise.std**2 - float(np.sum(high**2))
+    missing = REPLICATES * noise.std**2 - float(np.sum(high**2))
     high[[0, -1]] = np.hypot(high[[0, -1]], np.sqrt(max(missing, 0.0) / 2))
-    return np.asarray(np.copysign(high, np.arange(REPLICAS) - REPLICAS // 2), dtype=np.float64)
+    return np.asarray(np.copysign(high, np.arange(REPLICATES) - REPLICATES // 2), dtype=np.float64)

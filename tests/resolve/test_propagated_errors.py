@@ -9,14 +9,14 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp, parse_one
 
-from dpsql.sql.noise_tracking import LOST, MARK, PLAIN, Kind, Made, Rows, follow_noise
+from dpsql.sql.noise_tracking import LOST, MARK, PLAIN, Kind, Made, NoisyRows, propagate_error
 
 TABLES = {
-    "r": Rows(
+    "r": NoisyRows(
         (("k", PLAIN), ("n", Made(Kind.NOISY, f"n{MARK}")), ("m", Made(Kind.NOISY, f"m{MARK}")), ("median", LOST)),
     ),
-    "levels": Rows((("k", PLAIN), ("n", Made(Kind.NOISY, f"n{MARK}", by_row=True)))),
-    "p": Rows((("k", PLAIN), ("people", PLAIN))),
+    "levels": NoisyRows((("k", PLAIN), ("n", Made(Kind.NOISY, f"n{MARK}", by_row=True)))),
+    "p": NoisyRows((("k", PLAIN), ("people", PLAIN))),
 }
 CASES = {
     # rows as they are
@@ -111,7 +111,7 @@ CASES = {
 def test_where_noise_goes(sql: str) -> None:
     query = parse_one(sql, dialect="duckdb")
     assert isinstance(query, exp.Query)
-    found = follow_noise(query, TABLES)
+    found = propagate_error(query, TABLES)
     if found is None:
         assert CASES[sql] is None
         return
@@ -122,9 +122,9 @@ def test_where_noise_goes(sql: str) -> None:
 def test_replicas_stand_beside_what_they_are_replicas_of() -> None:
     query = parse_one("WITH t AS (SELECT k, n AS c FROM r) SELECT k, c * 2 AS d FROM t WHERE c > 5", dialect="duckdb")
     assert isinstance(query, exp.Query)
-    followed = follow_noise(query, TABLES)
-    assert followed is not None
-    assert followed.sql(2) == (
+    propagated = propagate_error(query, TABLES)
+    assert propagated is not None
+    assert propagated.sql(2) == (
         'WITH t AS (SELECT k, n AS c, "n~0" AS "c~0", "n~1" AS "c~1" FROM r) '
         'SELECT k, c * 2 AS d, "c~0" * 2 AS "d~0", "c~1" * 2 AS "d~1" FROM t WHERE c > 5'
     )
@@ -133,9 +133,9 @@ def test_replicas_stand_beside_what_they_are_replicas_of() -> None:
 def test_a_subquery_is_read_once_for_all_replicas() -> None:
     query = parse_one("SELECT n / (SELECT SUM(n) FROM r) AS c FROM r", dialect="duckdb")
     assert isinstance(query, exp.Query)
-    followed = follow_noise(query, TABLES)
-    assert followed is not None
-    assert followed.sql(2) == (
+    propagated = propagate_error(query, TABLES)
+    assert propagated is not None
+    assert propagated.sql(2) == (
         'SELECT n / (SELECT SUM(n) FROM r) AS c, "n~0" / _value0."_value0~0" AS "c~0", "n~1" / _value0."_value0~1" '
         'AS "c~1" FROM r LEFT JOIN (SELECT SUM("n~0") AS "_value0~0", SUM("n~1") AS "_value0~1" FROM r) '
         "AS _value0 ON TRUE"
@@ -145,9 +145,9 @@ def test_a_subquery_is_read_once_for_all_replicas() -> None:
 def test_subqueries_without_from_stand_beside_one_row() -> None:
     query = parse_one("SELECT (SELECT SUM(n) FROM r) AS c", dialect="duckdb")
     assert isinstance(query, exp.Query)
-    followed = follow_noise(query, TABLES)
-    assert followed is not None
-    assert followed.sql(1) == (
+    propagated = propagate_error(query, TABLES)
+    assert propagated is not None
+    assert propagated.sql(1) == (
         'SELECT (SELECT SUM(n) FROM r) AS c, _value0."_value0~0" AS "c~0" FROM (SELECT 1) AS _one_row '
         'LEFT JOIN (SELECT SUM("n~0") AS "_value0~0" FROM r) AS _value0 ON TRUE'
     )
@@ -156,6 +156,6 @@ def test_subqueries_without_from_stand_beside_one_row() -> None:
 def test_many_unions_take_no_longer_than_they_are_long() -> None:
     query = parse_one(" UNION ALL ".join(["SELECT k, n FROM r"] * 40), dialect="duckdb")
     assert isinstance(query, exp.Query)
-    followed = follow_noise(query, TABLES)
-    assert followed is not None
-    assert followed.rows.columns[1][1].kind is Kind.NOISY
+    propagated = propagate_error(query, TABLES)
+    assert propagated is not None
+    assert propagated.rows.columns[1][1].kind is Kind.NOISY
