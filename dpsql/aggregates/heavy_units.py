@@ -1,26 +1,26 @@
 """Light units, which have few rows in all, and heavy units, whose contribution is bounded. docs/proofs/few_rows.md.
 
-Rows are read to be counted by unit, and again to be told apart:
+Rows are counted by unit, and then labelled:
 
-    _own      the rows: _unit, the keys of their group, the values
-    _known    the units, and how many rows each has
-    _many     the heavy units as _key and _unit, and the number of their rows
-    _told     the rows, with unit and number where the unit is heavy, and NULL where it is light
+    _unit_rows      the rows: _unit, the keys of their group, the values
+    _rows_per_unit  the units, and how many rows each has
+    _heavy_units    the heavy units as _key and _unit, and the number of their rows
+    _labelled_rows  the rows: with unit and number if the unit is heavy, with NULL if it is light
 
 Where the unit is that of the row which a foreign key refers to (relation/scan_sql.py), rows are counted by that key
-first, and the unit is looked up for each key. Rows are then put beside the keys of heavy units, and never joined to
+first, and the unit is looked up for each key. Rows are then compared with the keys of heavy units, and never joined to
 their units:
 
-    _own      the rows: the foreign key as _unit, the keys of their group, the values
-    _known    the units, and how many rows each has; without a unit, each foreign key that leads nowhere
-    _many     the foreign keys of heavy units, the unit, and the number of its rows
-    _nowhere  the foreign keys without a unit: their rows are nobody's, and left out
+    _unit_rows      the rows: the foreign key as _unit, the keys of their group, the values
+    _rows_per_unit  the units, and how many rows each has; without a unit, each foreign key that leads nowhere
+    _heavy_units    the foreign keys of heavy units, the unit, and the number of its rows
+    _nowhere        the foreign keys without a unit: their rows are nobody's, and left out
 
-Where the rows of a table stay, _known is about the whole table, and lasts from question to question. Of a question
-about some of its rows only units that are heavy in the whole table can be heavy:
+Where the rows of a table are immutable, _rows_per_unit is about the whole table and is kept for later questions. Only
+units that are heavy in the whole table can be heavy among some of its rows:
 
-    _keys     as _many, of the whole table
-    _units    the heavy units among those that are asked about: only rows of _keys are counted
+    _heavy_keys     as _heavy_units, of the whole table
+    _units          the heavy units among the rows of the question: only rows of _heavy_keys are counted
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def adds_up(measure: Measure) -> bool:
 
 # -- light and heavy rows ----------------------------------------------------------------------------------------------
 
-OWN, KNOWN, KEYS, UNITS, MANY, NOWHERE = "_own", "_known", "_keys", "_units", "_many", "_nowhere"
-TOLD = "_told"
+UNIT_ROWS, ROWS_PER_UNIT, LABELLED_ROWS = "_unit_rows", "_rows_per_unit", "_labelled_rows"
+HEAVY_KEYS, HEAVY_UNITS, UNITS, NOWHERE = "_heavy_keys", "_heavy_units", "_units", "_nowhere"
 NUMBER = "_number"
 """How many rows a unit or a foreign key has."""
 
@@ -128,32 +128,32 @@ class LightAndHeavy:
 def light_and_heavy(writer: ReleaseWriter, summed: Summed, few: int) -> LightAndHeavy:
     release = writer.release
     names = [*release.key_names, *summed.values]
-    columns = [Alias(Field(name, MANY), name) for name in (UNIT, NUMBER)]
-    columns += [Alias(Field(name, OWN), name) for name in names]
-    told = Select(tuple(columns), Joined("LEFT", Table(OWN), Table(MANY), _is_own(KEY, MANY)))
+    columns = [Alias(Field(name, HEAVY_UNITS), name) for name in (UNIT, NUMBER)]
+    columns += [Alias(Field(name, UNIT_ROWS), name) for name in names]
+    told = Select(tuple(columns), Joined("LEFT", Table(UNIT_ROWS), Table(HEAVY_UNITS), _is_own(KEY, HEAVY_UNITS)))
     source = release.aggregate.source
     reading = _without_list(writer) if whole_table(source) is not None else writer
     links = linked(source)
     if links is None:
-        parts = with_many(value_rows(reading, summed), source, few)
+        parts = with_heavy_units(value_rows(reading, summed), source, few)
     else:
         rows = with_key(reading.release.aggregate.source)
         assert rows is not None
         by_key = _over(reading, rows)
-        nowhere = CTE(NOWHERE, Select(tuple(fields([KEY])), Table(KNOWN), test("is null", Field(UNIT))))
-        parts = (*with_many(value_rows(by_key, summed), links.rows, few, links), nowhere)
+        nowhere = CTE(NOWHERE, Select(tuple(fields([KEY])), Table(ROWS_PER_UNIT), test("is null", Field(UNIT))))
+        parts = (*with_heavy_units(value_rows(by_key, summed), links.rows, few, links), nowhere)
         told = replace(told, where=test("not", Exists(Select((), Table(NOWHERE), _is_own(KEY, NOWHERE)))))
     return LightAndHeavy(
-        (*parts, CTE(TOLD, told, kept=False)),
-        Select(tuple(fields(names)), Table(TOLD), test("is null", Field(UNIT))),
-        Select(tuple(fields([UNIT, NUMBER, *names])), Table(TOLD), test("is not null", Field(UNIT))),
+        (*parts, CTE(LABELLED_ROWS, told, kept=False)),
+        Select(tuple(fields(names)), Table(LABELLED_ROWS), test("is null", Field(UNIT))),
+        Select(tuple(fields([UNIT, NUMBER, *names])), Table(LABELLED_ROWS), test("is not null", Field(UNIT))),
     )
 
 
 def _without_list(writer: ReleaseWriter) -> ReleaseWriter:
     """Rows that are summed need not be joined to the list of groups; those that are counted again still are.
 
-    Not where these are the same (`_own`): rows of groups that are not listed would be counted too.
+    Not where these are the same (`_unit_rows`): rows of groups that are not listed would be counted too.
     """
     aggregate = writer.release.aggregate
     if aggregate.listed is None:
@@ -172,17 +172,17 @@ def _over(writer: ReleaseWriter, source: Relation, keys: tuple[Expression, ...] 
     return replace(writer, release=replace(release, aggregate=aggregate, facts=facts_of(source)))
 
 
-def with_many(rows: Query, relation: Relation, few: int, links: Linked | None = None) -> tuple[CTE, ...]:
+def with_heavy_units(rows: Query, relation: Relation, few: int, links: Linked | None = None) -> tuple[CTE, ...]:
     """The rows, and the units that have many."""
     own, counted = _own(rows, relation)
     whole = whole_table(relation)
     if whole is None:
-        return own, _known(_rows_by_unit(counted, links), links), CTE(MANY, _keys_of_many(few, links))
-    table = Subquery(relation_sql(whole, ()), OWN)
+        return own, _known(_rows_by_unit(counted, links), links), CTE(HEAVY_UNITS, _keys_of_heavy_units(few, links))
+    table = Subquery(relation_sql(whole, ()), UNIT_ROWS)
     parts = own, _known(Lasting(_rows_by_unit(table, links)), links)
     if has_all_rows(relation):
-        return *parts, CTE(MANY, _keys_of_many(few, links))
-    return *parts, CTE(KEYS, _keys_of_many(few, links)), *_counted_again(counted, few)
+        return *parts, CTE(HEAVY_UNITS, _keys_of_heavy_units(few, links))
+    return *parts, CTE(HEAVY_KEYS, _keys_of_heavy_units(few, links)), *_counted_again(counted, few)
 
 
 def _own(rows: Query, relation: Relation) -> tuple[CTE, Source]:
@@ -192,15 +192,15 @@ def _own(rows: Query, relation: Relation) -> tuple[CTE, Source]:
     read to count them, and so those that are in no group are counted too.
     """
     if any(isinstance(part, Scan) and part.is_view for part in parts_of(relation)):
-        return CTE(OWN, rows, kept=True), Table(OWN)
+        return CTE(UNIT_ROWS, rows, kept=True), Table(UNIT_ROWS)
     if is_one_scan(rows):
-        return CTE(OWN, rows, kept=False), Subquery(relation_sql(relation, ()), OWN)
-    return CTE(OWN, rows), Table(OWN)
+        return CTE(UNIT_ROWS, rows, kept=False), Subquery(relation_sql(relation, ()), UNIT_ROWS)
+    return CTE(UNIT_ROWS, rows), Table(UNIT_ROWS)
 
 
 def _known(rows_by_unit: Query, links: Linked | None) -> CTE:
     """Over a foreign key it is read twice, and so kept."""
-    return CTE(KNOWN, rows_by_unit, None if links is None else True)
+    return CTE(ROWS_PER_UNIT, rows_by_unit, None if links is None else True)
 
 
 def _rows_by_unit(counted: Source, links: Linked | None) -> Select:
@@ -208,29 +208,29 @@ def _rows_by_unit(counted: Source, links: Linked | None) -> Select:
     if links is None:
         return Select((*fields([UNIT]), Alias(count(), NUMBER)), counted, group_by=(Field(UNIT),))
     numbers = Select((Alias(Field(UNIT), KEY), Alias(count(), NUMBER)), counted, group_by=(Field(UNIT),))
-    same_key = test("=", Field(KEY, OWN), Field(KEY, OWNERS))
-    owned = Joined("LEFT", Subquery(numbers, OWN), Subquery(links.owners, OWNERS), same_key)
+    same_key = test("=", Field(KEY, UNIT_ROWS), Field(KEY, OWNERS))
+    owned = Joined("LEFT", Subquery(numbers, UNIT_ROWS), Subquery(links.owners, OWNERS), same_key)
     unit = Field(UNIT, OWNERS)
-    key = when(test("is null", unit), Field(KEY, OWN))
+    key = when(test("is null", unit), Field(KEY, UNIT_ROWS))
     columns = Alias(unit, UNIT), Alias(key, KEY), Alias(in_64_bits(total(Field(NUMBER))), NUMBER)
     return Select(columns, owned, group_by=(unit, key))
 
 
-def _keys_of_many(few: int, links: Linked | None) -> Select:
+def _keys_of_heavy_units(few: int, links: Linked | None) -> Select:
     """The units with many rows, each by all keys that rows may know it by."""
     if links is None:
-        return Select((Alias(Field(UNIT), KEY), *fields([UNIT, NUMBER])), Table(KNOWN), _has_many(few))
-    units = Select(tuple(fields([UNIT, NUMBER])), Table(KNOWN), _has_many(few))
+        return Select((Alias(Field(UNIT), KEY), *fields([UNIT, NUMBER])), Table(ROWS_PER_UNIT), _has_heavy_units(few))
+    units = Select(tuple(fields([UNIT, NUMBER])), Table(ROWS_PER_UNIT), _has_heavy_units(few))
     return _with_numbers(Subquery(links.owners, OWNERS), OWNERS, Subquery(units, UNITS))
 
 
 def _counted_again(counted: Source, few: int) -> tuple[CTE, CTE]:
     """Of units with many rows in a whole table, those that have many of these."""
-    unit = Field(UNIT, KEYS)
-    rows = Joined("INNER", counted, Table(KEYS), _is_own(KEY, KEYS))
+    unit = Field(UNIT, HEAVY_KEYS)
+    rows = Joined("INNER", counted, Table(HEAVY_KEYS), _is_own(KEY, HEAVY_KEYS))
     numbers = Select((Alias(unit, UNIT), Alias(count(), NUMBER)), rows, group_by=(unit,))
-    units = CTE(UNITS, select(fields([UNIT, NUMBER]), numbers, _has_many(few)))
-    return units, CTE(MANY, _with_numbers(Table(KEYS), KEYS, Table(UNITS)))
+    units = CTE(UNITS, select(fields([UNIT, NUMBER]), numbers, _has_heavy_units(few)))
+    return units, CTE(HEAVY_UNITS, _with_numbers(Table(HEAVY_KEYS), HEAVY_KEYS, Table(UNITS)))
 
 
 def _with_numbers(keys: Source, name: str, units: Source) -> Select:
@@ -239,10 +239,10 @@ def _with_numbers(keys: Source, name: str, units: Source) -> Select:
     return Select(columns, Joined("INNER", keys, units, test("=", Field(UNIT, name), Field(UNIT, UNITS))))
 
 
-def _has_many(few: int) -> Term:
+def _has_heavy_units(few: int) -> Term:
     return test(">", Field(NUMBER), integer(few))
 
 
 def _is_own(column: str, part: str) -> Term:
     """Whether the unit of a row, or its foreign key, is in this column of a part."""
-    return test("=", Field(UNIT, OWN), Field(column, part))
+    return test("=", Field(UNIT, UNIT_ROWS), Field(column, part))

@@ -159,9 +159,9 @@ def test_units_are_looked_up_for_keys_not_for_rows(raw: duckdb.DuckDBPyConnectio
 @pytest.mark.parametrize("shape", SHAPES)
 def test_only_units_with_many_rows_in_the_table_are_counted_again(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
     some_rows = any(word in SHAPES[shape] for word in ("WHERE", "JOIN"))
-    counted_again = "_keys AS (" in explained(raw, shape, 2, 2, stay=True).sql
+    counted_again = "_heavy_keys AS (" in explained(raw, shape, 2, 2, stay=True).sql
     assert counted_again is (some_rows and shape not in NOT_OF_A_TABLE)
-    assert "_keys AS (" not in explained(raw, shape, 2, 2, stay=False).sql
+    assert "_heavy_keys AS (" not in explained(raw, shape, 2, 2, stay=False).sql
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -243,7 +243,7 @@ def fill_with_many(raw: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.parametrize("shape", ["groups of a list", "groups of a list, filtered"])
 def test_rows_are_not_joined_to_what_groups_are_joined_to(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
-    one_scan = "_own AS NOT MATERIALIZED"
+    one_scan = "_unit_rows AS NOT MATERIALIZED"
     assert one_scan in explained(raw, shape, 2, 2, stay=True).sql
     assert one_scan not in explained(raw, shape, 2, 2, stay=False).sql
 
@@ -353,7 +353,7 @@ def test_a_text_is_not_taken_for_what_lasts(raw: duckdb.DuckDBPyConnection) -> N
     fill_with_many(raw)
     with session(file_of(raw), 8, 1, 1e-6) as connection:
         (release,) = connection.explain(SHAPES["of their own"]).releases
-        part = release.sql.partition("_known AS (")[2].partition("), _many")[0]
+        part = release.sql.partition("_rows_per_unit AS (")[2].partition("), _heavy_units")[0]
         assert part.startswith("SELECT _unit, count(*)")
         text = f"({part})"
         group = f"CASE WHEN price < 5 THEN '{text}' ELSE 'it''s ({part}' END"
@@ -394,10 +394,10 @@ def test_rows_are_kept_where_a_view_tells_which(condition: str, table: str) -> N
         with dpsql.connect(raw, schema=own | {"tables": tables}, budget=1, delta=1e-6, ledger=":memory:") as found:
             sql = f"SELECT kind, COUNT(*) AS n FROM {table} WHERE {condition} GROUP BY kind"
             (release,) = found.explain(sql).releases
-    assert "_own AS MATERIALIZED" in release.sql
+    assert "_unit_rows AS MATERIALIZED" in release.sql
 
 
-@pytest.mark.parametrize("name", ["_own", "_OWN", "_known", "_many"])
+@pytest.mark.parametrize("name", ["_unit_rows", "_UNIT_ROWS", "_rows_per_unit", "_heavy_units"])
 def test_no_table_is_taken_for_rows_of_our_own(name: str) -> None:
     """These orders would be looked up among the lines, with the order for its customer."""
     with duckdb.connect() as raw:
