@@ -87,7 +87,7 @@ def _is_link(expression: Expression, name: str) -> bool:
 
 def format_value(value: Value | None) -> str:
     """
-    >>> readable_value("it's"), readable_value(None), readable_value(Fraction(5, 2))
+    >>> format_value("it's"), format_value(None), format_value(Fraction(5, 2))
     ("'it''s'", 'NULL', '2.5')
     """
     match value:
@@ -107,7 +107,7 @@ def format_properties(properties: Properties) -> str:
     """
     >>> from dpsql.expressions.properties import bounded
     >>> from dpsql.schema.types import Integer
-    >>> readable_properties(bounded(Integer(), 0, 9, nullable=True))
+    >>> format_properties(bounded(Integer(), 0, 9, nullable=True))
     'integer, 0 to 9, or NULL'
     """
     parts = [properties.type.name]

@@ -44,7 +44,7 @@ MOST_VALUES = 1 << 20
 
 class AnswerDomain:
     """
-    >>> Domain(["no", "yes"]).encode(["yes", "no"])
+    >>> AnswerDomain(["no", "yes"]).encode(["yes", "no"])
     array([1, 0])
     """
 

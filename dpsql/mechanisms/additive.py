@@ -93,7 +93,7 @@ class AdditiveMechanism(ABC):
     """An additive mechanism: one kind of noise for all measures of a query."""
 
     variance_exponent: ClassVar[int]
-    """The variance exponent: variance is proportional to 1 / part ** falloff, for a part of the allowance."""
+    """The variance exponent: variance is proportional to 1 / part ** exponent, for a part of the allowance."""
     by_l2: ClassVar[bool] = False
     """Whether a bound on the L2 sensitivity suffices."""
     boxed: ClassVar[bool] = False

@@ -1,7 +1,7 @@
 """Budget allocation: the part of a query's budget that each measure gets, for the least error of its columns.
 
 A column is a weighted sum of measures. A matrix holds the variance that measure i adds to column j with the whole
-budget; with a part p it is p^-falloff times that (falloff 1 for Gaussian noise, 2 for Laplace). Any parts that add up
+budget; with a part p it is p^-k times that (k = 1 for Gaussian noise, 2 for Laplace). Any parts that add up
 to 1 are private; they only decide errors. docs/proofs/weights.md. Disjoint measures of a bundle count with the parts of
 the largest case (docs/proofs/exclusive.md).
 """
@@ -122,7 +122,7 @@ def _errors(variances: Variances, parts: NDArray[np.float64], variance_exponent:
 
 
 def _best(costs: NDArray[np.float64], variance_exponent: int, numbers: Numbers) -> NDArray[np.float64]:
-    """The parts that minimise the sum of cost / part^falloff.
+    """The parts that minimise the sum of cost / part^k.
 
     Within a case parts go by the roots of costs, and between bundles by those of what their cases cost in all.
     """

@@ -95,7 +95,7 @@ ROUNDING = 1e-12
 
 
 def redrawn(noises: Sequence[Noise | Combined], rows: int, source: Randomness) -> list[Draws]:
-    """REPLICAS draws of each noise for a number of rows."""
+    """REPLICATES draws of each noise for a number of rows."""
     radii: dict[Box, Draws] = {}
     return [_redrawn(noise, rows, source, radii) for noise in noises]
 

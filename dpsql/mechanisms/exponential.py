@@ -56,9 +56,9 @@ class Aim(Protocol):
 
 @dataclass(frozen=True)
 class QuantileFraction:
-    """The p-quantile: p n of n rows lie below it. The median is Share(1, 2).
+    """The p-quantile: p n of n rows lie below it. The median is QuantileFraction(1, 2).
 
-    >>> Share(1, 4).at(np.array([10])) / 4
+    >>> QuantileFraction(1, 4).at(np.array([10])) / 4
     array([2.5])
     """
 
@@ -90,7 +90,7 @@ def share(p: Fraction) -> QuantileFraction:
 
     >>> from fractions import Fraction
     >>> share(Fraction(1, 2)), share(Fraction("0.333333333333333"))
-    (Share(numerator=1, parts=2), Share(numerator=1, parts=3))
+    (QuantileFraction(numerator=1, parts=2), QuantileFraction(numerator=1, parts=3))
     """
     if not 0 <= p <= 1:
         raise ValueError(f"a quantile lies between 0 and 1, unlike {float(p):g}")
@@ -163,8 +163,8 @@ class RankWindows:
 class QuantileChoice:
     """An epsilon-DP quantile of whole numbers from `low` to `high`, of which one unit has at most `rows_per_unit`.
 
-    >>> from dpsql.mechanisms.exponential import Share
-    >>> QuantileChoice(Share(1, 2), Fraction(1), rows_per_unit=1, low=0, high=10**6).rank_error(0.95)
+    >>> from dpsql.mechanisms.exponential import QuantileFraction
+    >>> QuantileChoice(QuantileFraction(1, 2), Fraction(1), rows_per_unit=1, low=0, high=10**6).rank_error(0.95)
     17
     """
 

@@ -317,7 +317,7 @@ def reserved_delta(planned: Planned, noise_plan: NoisePlan, budget: Budget) -> F
 
 
 # -- possible noises ---------------------------------------------------------------------------------------------------
-# possible_noises: the additive mechanisms that suit a query's measures, its bounding and the delta of its session.
+# eligible_mechanisms: the additive mechanisms that suit a query's measures, its bounding and the delta of its session.
 
 PURE = tuple(name for name in ADDITIVE if not MECHANISMS[name].needs_delta)
 

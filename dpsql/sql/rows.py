@@ -262,7 +262,7 @@ def internal_name(name: str) -> str:
 
     Engines compare names without regard to case, quoted ones too, so all are in lower case.
 
-    >>> inner_name("Amount"), inner_name("_unit")
+    >>> internal_name("Amount"), internal_name("_unit")
     ('amount', '__unit')
     """
     return f"_{name.lower()}" if name.startswith("_") else name.lower()

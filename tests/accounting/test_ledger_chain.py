@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dpsql.accounting.events import Gaussian, PureRelease
-from dpsql.accounting.ledger.journal import COLUMNS, GENESIS, Entry, seal
+from dpsql.accounting.ledger.journal import COLUMNS, GENESIS, Entry, entry_hash
 from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.errors import LedgerError
 
@@ -78,7 +78,7 @@ def reseal(path, number, **changes):
         rows[number - 1][COLUMNS.index(column)] = value
     head = GENESIS
     for row in rows:
-        row[-1] = head = seal(head, row)
+        row[-1] = head = entry_hash(head, row)
         assignments = ", ".join(f"{column} = ?" for column in COLUMNS)
         tamper(path, f"UPDATE entries SET {assignments} WHERE number = ?", *row, row[COLUMNS.index("number")])
 

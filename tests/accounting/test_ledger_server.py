@@ -30,7 +30,7 @@ try:
     while True:
         charge = ledger.charge(PureRelease(Fraction(1, 100)), sql="q", fingerprint="f", epsilon=0.01)
         ledger.released(charge)
-        ledger.let_go(charge)
+        ledger.release(charge)
         made += 1
 except BudgetExhausted:
     print(made)

@@ -40,7 +40,7 @@ ASKED: list[tuple[str, dict[str, Any], str | None]] = [
     (COUNTS, {}, "ranked groups"),
     ("SELECT doctor, COUNT(*) FROM visits GROUP BY doctor", {}, "ranked groups"),
     (COUNTS, {"max_groups": 1}, "down-weighted rows"),
-    (COUNTS, {"bounding": "scale"}, "L2-clipped"),
+    (COUNTS, {"bounding": "l2_clip"}, "L2-clipped"),
     ("SELECT ward, MEDIAN(cost) FROM visits GROUP BY ward", {}, None),
     ("SELECT ward, COUNT(DISTINCT doctor) FROM visits GROUP BY ward", {}, None),
 ]

@@ -634,12 +634,10 @@ def test_moments_with_a_zone_are_read_in_utc(tmp_path: Path) -> None:
         assert asked(source, HOURS, ZONED) == [(300, 300, 300)]
     raw.execute("INSERT INTO t VALUES (1000, 'infinity'), (1001, '-infinity'), (1002, NULL), (1003, '290000-01-01')")
     assert asked(raw, HOURS, ZONED) == [(300, 300, 304)]
-    adversarial = pa.table(
-        {"u": [1, 2, 3, 4], "seen": pa.array(WILD_MOMENTS, pa.int64()).cast(pa.timestamp("us", tz="UTC"))}
-    )
-    pq.write_table(adversarial, tmp_path / "adversarial.parquet")
+    wild = pa.table({"u": [1, 2, 3, 4], "seen": pa.array(WILD_MOMENTS, pa.int64()).cast(pa.timestamp("us", tz="UTC"))})
+    pq.write_table(wild, tmp_path / "wild.parquet")
     raw.execute(f"CREATE OR REPLACE TABLE t AS FROM '{tmp_path}/wild.parquet'")
-    for source in ({"t": tmp_path / "adversarial.parquet"}, raw):
+    for source in ({"t": tmp_path / "wild.parquet"}, raw):
         assert asked(source, HOURS, ZONED) == [(0, 1, 4)]
 
 

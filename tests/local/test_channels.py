@@ -12,11 +12,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.local import KaryResponse, Mechanism, OptimizedUnaryEncoding, RandomizedResponse, Rappor, SubsetSelection
+from dpsql.local import (
+    KaryResponse,
+    LocalMechanism,
+    OptimizedUnaryEncoding,
+    RandomizedResponse,
+    Rappor,
+    SubsetSelection,
+)
 
 DRAWS = 2_000_000
 EPSILONS = (0.001, 0.1, 0.5, 1.0, math.log(3), 2.0, 5.0, 12.0)
-KINDS: dict[str, Callable[[int, object], Mechanism]] = {
+KINDS: dict[str, Callable[[int, object], LocalMechanism]] = {
     "kary": lambda k, epsilon: KaryResponse(range(k), epsilon),
     "oue": lambda k, epsilon: OptimizedUnaryEncoding(range(k), epsilon),
     "rappor": lambda k, epsilon: Rappor(range(k), epsilon),
@@ -71,7 +78,7 @@ def test_support_is_what_the_channel_says(kind: str) -> None:
             assert chance == (mechanism.truth if other == value else mechanism.other)
 
 
-def supports(mechanism: Mechanism) -> list[set[int]]:
+def supports(mechanism: LocalMechanism) -> list[set[int]]:
     """The values that each column of the channel supports."""
     k = len(mechanism.domain)
     if isinstance(mechanism, KaryResponse):

@@ -14,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import DataError, Error, ProgrammingError, Unsupported
-from dpsql.local import KaryResponse, Mechanism, OptimizedUnaryEncoding, Rappor, SubsetSelection
+from dpsql.local import KaryResponse, LocalMechanism, OptimizedUnaryEncoding, Rappor, SubsetSelection
 from dpsql.local.unary import BitReports
 
 PEOPLE = 5_000
@@ -29,7 +29,7 @@ BITS: dict[str, BitReports] = {
 }
 
 
-def collected(mechanism: Mechanism, **more: object) -> dict[str, Any]:
+def collected(mechanism: LocalMechanism, **more: object) -> dict[str, Any]:
     values = list(mechanism.domain.values)
     return {"mechanism": mechanism.name, "epsilon": mechanism.epsilon, "values": values, **more}
 
@@ -123,7 +123,7 @@ def is_true(frame: pd.DataFrame, **cells: str) -> int:
 
 @pytest.mark.parametrize("column", ["smoker", "drink", *BITS])
 def test_groups_are_estimated_as_the_mechanism_says(conn: dpsql.Connection, column: str) -> None:
-    mechanism: Mechanism = {"smoker": SMOKER, "drink": DRINK, **BITS}[column]
+    mechanism: LocalMechanism = {"smoker": SMOKER, "drink": DRINK, **BITS}[column]
     reports = REPORTS[column].to_numpy()
     plain = mechanism.from_integers(reports) if isinstance(mechanism, BitReports) else reports
     wanted = mechanism.estimate(plain)

@@ -9,7 +9,7 @@ import pytest
 
 from dpsql.local import (
     KaryResponse,
-    Mechanism,
+    LocalMechanism,
     OptimizedUnaryEncoding,
     RandomizedResponse,
     Rappor,
@@ -29,7 +29,7 @@ MECHANISMS = [
 ]
 
 
-def surveys(mechanism: Mechanism, truth: np.ndarray, coins: object) -> list[np.ndarray]:
+def surveys(mechanism: LocalMechanism, truth: np.ndarray, coins: object) -> list[np.ndarray]:
     """The reports of the same people in many surveys."""
     people = np.repeat(np.arange(len(truth)), truth)
     reports = mechanism.perturb(np.tile(people, SURVEYS), coins)  # type: ignore[arg-type]
@@ -41,7 +41,7 @@ def surveys(mechanism: Mechanism, truth: np.ndarray, coins: object) -> list[np.n
     [*MECHANISMS[:2], *(pytest.param(mechanism, marks=pytest.mark.long) for mechanism in MECHANISMS[2:])],
     ids=repr,
 )
-def test_unbiased_with_the_textbook_variance_and_coverage(mechanism: Mechanism, coins: object) -> None:
+def test_unbiased_with_the_textbook_variance_and_coverage(mechanism: LocalMechanism, coins: object) -> None:
     found = [mechanism.estimate(reports) for reports in surveys(mechanism, TRUTH, coins)]
     counts = np.array([estimate.counts for estimate in found])
     variance = mechanism.variance(PEOPLE, TRUTH.astype(float))

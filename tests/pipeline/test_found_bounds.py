@@ -243,7 +243,7 @@ def test_hostile_rows_are_answered(raw: duckdb.DuckDBPyConnection) -> None:
             INSERT INTO wild SELECT 7, 'north', 's1', x, y, 999999.99, x
             FROM (VALUES ('nan'::DOUBLE, 9223372036854775807), ('inf'::DOUBLE, (-9223372036854775808)::BIGINT),
                          (1e308::DOUBLE, NULL), ((-1e308)::DOUBLE, 0)) AS v(x, y), range(3000)""")
-        schema = SCHEMA | {"tables": {"adversarial": SCHEMA["tables"]["orders"]}}
+        schema = SCHEMA | {"tables": {"wild": SCHEMA["tables"]["orders"]}}
         with dpsql.connect(other, schema=schema, budget=50, delta=1e-6, ledger=":memory:") as connection:
             sql = (
                 "SELECT region, COUNT(*) AS n, SUM(amount) AS s, AVG(points) AS a, SUM(price) FROM wild GROUP BY region"

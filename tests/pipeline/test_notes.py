@@ -186,7 +186,7 @@ def test_an_error_that_is_not_known_is_explained_once(shop: dpsql.Connection) ->
     change = "SELECT {0}, COUNT(*) / LAG(COUNT(*)) OVER (ORDER BY {0}) AS c FROM orders {1} GROUP BY {0}"
     nobody = change.format("items", "WHERE amount < 0")
     assert str(shop.execute(nobody, epsilon=0.01)).count(UNKNOWN_NOTE) == 1
-    assert UNKNOWN_NOTE in ask(shop, nobody, {"epsilon": 0.01}).document["notes"]
+    assert UNKNOWN_NOTE in ask(shop, nobody, epsilon=0.01).document["notes"]
     assert UNKNOWN_NOTE not in str(shop.execute(change.format("region", ""), epsilon=3))
     # A column of which no error is known has a note of its own.
     largest = "SELECT MAX(n) AS m FROM (SELECT region, COUNT(*) AS n FROM orders GROUP BY region)"
@@ -211,7 +211,7 @@ def test_the_better_price_is_one(shop: dpsql.Connection) -> None:
 
 def test_notes_are_told_at_every_door(shop: dpsql.Connection) -> None:
     sql = "SELECT COUNT(*) FROM orders"
-    report = ask(shop, sql, {"epsilon": 3})
+    report = ask(shop, sql, epsilon=3)
     assert report.document["notes"] == ("at most 2 rows per person count",)
     assert "at most 2 rows per person count" in (shop.execute(sql, epsilon=3)._repr_html_() or "")
 
