@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 import warnings
 from dataclasses import replace
@@ -107,6 +108,7 @@ def connect(
     interrupts_per_day: int = 3,
     timeout: Number | None = None,
     dialect: str = "duckdb",
+    epsilon: Number | None = None,
 ) -> Connection:
     """Opens a private session on a database.
 
@@ -129,6 +131,7 @@ def connect(
             suspends the analyst.
         timeout: seconds after which a query is stopped. It is public, so choose it without looking at the data.
         dialect: the SQL dialect of the queries: "duckdb", "bigquery", "snowflake" or "postgres".
+        epsilon: the older name of budget, for one more version.
 
     Returns:
         A `Connection` as in PEP 249.
@@ -152,6 +155,11 @@ def connect(
     # The engine and the parser are loaded with the first connection, so that importing dpsql stays light.
     from dpsql.session import Session
 
+    if epsilon is not None:
+        if budget is not None:
+            raise errors.ProgrammingError("budget= and its older name epsilon= are both given", hint="keep budget=")
+        warnings.warn("connect(epsilon=) is now called connect(budget=)", DeprecationWarning, stacklevel=2)
+        budget = epsilon
     opened = Connection(
         Session(
             database,
@@ -172,6 +180,10 @@ def connect(
     for danger in opened.budget.dangers if budget is not None else ():
         warnings.warn(danger, errors.Warning, stacklevel=2)
     return opened
+
+
+CONNECT_OPTIONS = tuple(name for name in inspect.signature(connect).parameters if name not in ("database", "epsilon"))
+"""The options of `connect` by name, for front ends that take them as text."""
 
 
 class Connection:

@@ -15,13 +15,12 @@ underscores. Nothing in SQL is replaced: `{x}` and `$x` stay what they are.
 
 from __future__ import annotations
 
-import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from dpsql.connection import Connection, connect
+from dpsql.connection import CONNECT_OPTIONS, Connection, connect
 from dpsql.errors import InterfaceError, ProgrammingError, did_you_mean
 from dpsql.options import OPTIONS
 
@@ -40,7 +39,6 @@ SHOWN: dict[str, Callable[[Connection], Any]] = {
     "schema": lambda connection: connection.schema,
 }
 """What is shown of a connection without a question."""
-CONNECTING = frozenset(inspect.signature(connect).parameters) - {"database"}
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
@@ -71,7 +69,7 @@ class DpsqlMagics(Magics):
             raise ProgrammingError(
                 "connect needs a database", hint="write  %dpsql connect shop.duckdb --schema shop.yaml --budget 1"
             )
-        options, rest = _options(rest, CONNECTING | {"as"})
+        options, rest = _options(rest, {*CONNECT_OPTIONS, "as"})
         if rest:
             raise ProgrammingError(f"connect does not understand {rest!r}", hint="options begin with --")
         name = _variable(options)

@@ -7,7 +7,6 @@ schema, and nothing else of the database.
 
 from __future__ import annotations
 
-import inspect
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,8 @@ from sqlalchemy.exc import ArgumentError, NoSuchTableError
 import dpsql
 import dpsql.schema as declared
 from dpsql.accounting.ledger.sqlite import MEMORY
+from dpsql.connection import CONNECT_OPTIONS, connect
 from dpsql.connection import Connection as PrivateConnection
-from dpsql.connection import connect
 from dpsql.engines.render import quoted
 from dpsql.listing import counts, declared_facts, person_of
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 PREFIX = "dpsql_"
 SCHEMA = "main"
 """The name of the one database schema that there is."""
-IN_URL = tuple(name for name in inspect.signature(connect).parameters if name != "database")
 TYPES: dict[type, type[TypeEngine[Any]]] = {
     declared.Integer: types.BigInteger,
     declared.Double: types.Double,
@@ -56,8 +54,8 @@ class DpsqlDialect(DefaultDialect):
 
     def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:
         options = dict(url.query)
-        for name in options.keys() - set(IN_URL):
-            raise ArgumentError(f"dpsql:// knows no option {name}; it takes {', '.join(IN_URL)}")
+        for name in options.keys() - set(CONNECT_OPTIONS):
+            raise ArgumentError(f"dpsql:// knows no option {name}; it takes {', '.join(CONNECT_OPTIONS)}")
         if options.get("ledger") == MEMORY:
             # Every connection of the pool would begin with a whole budget of its own.
             raise ArgumentError("a pool of connections shares one ledger: give ledger= a file, or leave it out")

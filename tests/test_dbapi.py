@@ -310,8 +310,13 @@ def test_the_budget_is_not_called_epsilon() -> None:
     schema = {"tables": {"people": {"unit": "id", "columns": {"id": "integer", "age": "integer"}}}}
     with dpsql.connect(frame, schema=schema, budget=2) as conn:
         assert (conn.budget.epsilon, conn.budget.delta) == (2, 0)
-    with pytest.raises(TypeError, match="epsilon"):
-        dpsql.connect(frame, schema=schema, epsilon=2)
+    with (
+        pytest.warns(DeprecationWarning, match=r"connect\(budget=\)"),
+        dpsql.connect(frame, schema=schema, epsilon=2) as conn,
+    ):
+        assert conn.budget.epsilon == 2
+    with pytest.raises(dpsql.ProgrammingError, match="both given"):
+        dpsql.connect(frame, schema=schema, budget=2, epsilon=2)
     with pytest.raises(dpsql.ProgrammingError, match="none is named"):
         dpsql.connect(frame, schema=schema, budget=2, analyst_budget=1)
     with pytest.warns(dpsql.Warning, match="epsilon 100 protects against little"):
