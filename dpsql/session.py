@@ -1,4 +1,4 @@
-"""The one stateful object behind every door: an engine, a schema, a ledger, and how much a query costs by default."""
+"""The one stateful object behind every front end: an engine, a schema, a ledger, and what a query costs by default."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-DOORS = {"pandas": "dpsql.pandas", "polars": "dpsql.polars"}
+ACCESSORS = {"pandas": "dpsql.pandas", "polars": "dpsql.polars"}
 
 
 class OpenAfterImport(MetaPathFinder):
@@ -26,7 +26,7 @@ class OpenAfterImport(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in DOORS:
+        if fullname not in ACCESSORS:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.loader is None:
@@ -35,14 +35,14 @@ class OpenAfterImport(MetaPathFinder):
 
         def load_and_open(module: ModuleType) -> None:
             load(module)
-            import_module(DOORS[fullname])
+            import_module(ACCESSORS[fullname])
 
         spec.loader.exec_module = load_and_open  # type: ignore[method-assign]
         return spec
 
 
 def register_accessors() -> None:
-    for library, door in DOORS.items():
+    for library, accessor in ACCESSORS.items():
         if library in sys.modules:
-            import_module(door)
+            import_module(accessor)
     sys.meta_path.insert(0, OpenAfterImport())

@@ -190,18 +190,18 @@ UNDECLARED = (
 class GroupedFrame(Vocabulary):
     """The groups of a frame by its keys."""
 
-    def __init__(self, door: PrivateFrame, keys: tuple[Key, ...]) -> None:
-        self._door = door
+    def __init__(self, frame: PrivateFrame, keys: tuple[Key, ...]) -> None:
+        self._frame = frame
         self._keys = keys
 
     def _check_columns(self, names: Iterable[str]) -> None:
-        self._door._check_columns(names)
+        self._frame._check_columns(names)
 
     def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> FrameAnswer:
-        return self._door._ask(sql, parameters, options)
+        return self._frame._ask(sql, parameters, options)
 
     def _explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation:
-        return self._door._explain(sql, parameters, options)
+        return self._frame._explain(sql, parameters, options)
 
 
 class PrivateFrame(Vocabulary):

@@ -1,6 +1,6 @@
 """A Spark of our own for the tests: one JVM of two threads and little memory, its tables in a temporary directory.
 
-Its server of Spark Connect listens on a port of this machine alone, so that both doors lead to the same tables.
+Its server of Spark Connect listens on a port of this machine alone, so that both front ends lead to the same tables.
 """
 
 from __future__ import annotations

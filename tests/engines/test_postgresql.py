@@ -93,7 +93,7 @@ def rows(url: str, sql: str, tables: dict[str, Any] | None = None) -> list[tuple
         return connection.execute(sql).fetchall()
 
 
-# -- what is read -----------------------------------------------------------------------------------------------------
+# -- what is read ------------------------------------------------------------------------------------------------------
 
 
 def test_stored_types_are_read_as_declared(url: str) -> None:
@@ -250,7 +250,7 @@ def test_a_column_that_is_not_null_elsewhere_may_be_null_here(url: str, execute:
 
 COMPARED = "EXISTS (SELECT 1 FROM visits b WHERE b.person = a.person AND b.cost > a.cost)"
 
-# -- how it reads -----------------------------------------------------------------------------------------------------
+# -- how it reads ------------------------------------------------------------------------------------------------------
 
 
 def test_it_only_reads(url: str) -> None:
@@ -289,7 +289,7 @@ def test_a_server_that_is_not_there() -> None:
         connect("postgresql://nobody@/nothing?host=/nowhere")
 
 
-# -- how it fails -----------------------------------------------------------------------------------------------------
+# -- how it fails ------------------------------------------------------------------------------------------------------
 
 
 def test_a_failure_is_sealed_and_the_next_question_works(url: str, execute: Callable[[str], Any]) -> None:
@@ -387,7 +387,7 @@ def test_what_it_has_no_words_for_is_refused_before_the_charge(url: str) -> None
         assert connection.budget.spent.epsilon == 0
 
 
-# -- rows that make it fail -------------------------------------------------------------------------------------------
+# -- rows that make it fail --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_rows_of_other_servers_are_rows_of_no_table_however_deep(url: str, execu
         connect(url, {"far": {"unit": "id", "columns": {"id": "integer"}}})
 
 
-# -- the command ------------------------------------------------------------------------------------------------------
+# -- the command -------------------------------------------------------------------------------------------------------
 
 
 def test_a_schema_is_begun_checked_and_asked(
@@ -464,7 +464,7 @@ def test_a_schema_is_begun_checked_and_asked(
     assert "pg_catalog" not in run("explain", "SELECT COUNT(*) AS n FROM people", *options)
 
 
-# -- other doors ------------------------------------------------------------------------------------------------------
+# -- other front ends --------------------------------------------------------------------------------------------------
 
 
 def test_sqlalchemy_asks_it_too(url: str, tmp_path: Path) -> None:

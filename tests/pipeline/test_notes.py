@@ -209,7 +209,7 @@ def test_the_better_price_is_one(shop: dpsql.Connection) -> None:
         assert 8 <= width <= 50  # of 200 in each region
 
 
-def test_notes_are_told_at_every_door(shop: dpsql.Connection) -> None:
+def test_notes_are_told_by_every_front_end(shop: dpsql.Connection) -> None:
     sql = "SELECT COUNT(*) FROM orders"
     report = ask(shop, sql, epsilon=3)
     assert report.document["notes"] == ("at most 2 rows per person count",)

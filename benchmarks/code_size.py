@@ -1,4 +1,4 @@
-"""How large the code is, and how far a question walks through it: python benchmarks/house.py
+"""How large the code is, and how far a question walks through it: python benchmarks/code_size.py
 
 The figures that tests/whole/test_architecture.py keeps from growing, and the files that the reference query visits.
 """
