@@ -187,7 +187,8 @@ def test_an_error_that_is_not_known_is_explained_once(shop: dpsql.Connection) ->
     nobody = change.format("items", "WHERE amount < 0")
     assert str(shop.execute(nobody, epsilon=0.01)).count(UNKNOWN_NOTE) == 1
     assert UNKNOWN_NOTE in ask(shop, nobody, epsilon=0.01).document["notes"]
-    assert UNKNOWN_NOTE not in str(shop.execute(change.format("region", ""), epsilon=3))
+    # The tails of Laplace noise are now and then too far out for an error bar of a quotient.
+    assert UNKNOWN_NOTE not in str(shop.execute(change.format("region", ""), epsilon=3, mechanism="gaussian"))
     # A column of which no error is known has a note of its own.
     largest = "SELECT MAX(n) AS m FROM (SELECT region, COUNT(*) AS n FROM orders GROUP BY region)"
     assert UNKNOWN_NOTE not in str(shop.execute(largest, epsilon=1))
