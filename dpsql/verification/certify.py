@@ -225,8 +225,7 @@ def fitting(file: CaseFile, target: CertificationTarget) -> CaseFile:
     if target.keeps_constraints:
         return file
     tables = {name: table for name, table in file.schema.tables.items() if not isinstance(table.unit, UnitPath)}
-    whole = file.schema
-    schema = Schema(dataset=whole.dataset, contribution=whole.contribution, csv=whole.csv, tables=tables)
+    schema = file.schema.model_copy(update={"tables": tables})
     return replace(file, schema=schema, create=re.sub(CONSTRAINTS, "", file.create))
 
 

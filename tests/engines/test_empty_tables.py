@@ -19,7 +19,7 @@ import pytest
 
 import dpsql
 from dpsql.synthetic import adversarial_tables, fill_case
-from dpsql.verification.certify import PREFIX, case_files, target
+from dpsql.verification.certify import PREFIX, case_files, fitting, target
 
 HERE = Path(__file__).parents[1]
 CASE_FILES = case_files()
@@ -70,12 +70,13 @@ def empty(request: pytest.FixtureRequest) -> Iterator[tuple[str, Connect]]:
     """An engine, and sessions on the empty databases of the case files."""
     engine: str = request.param
     server = None if engine == "duckdb" else target(request.getfixturevalue(f"{engine}_url"))
+    files = {name: file if server is None else fitting(file, server) for name, file in CASE_FILES.items()}
     databases: dict[str, Any] = {}
     sessions: dict[tuple[str, str], dpsql.Connection] = {}
 
     def database(name: str) -> Any:
         if name not in databases:
-            file, model = CASE_FILES[name], opened.enter_context(duckdb.connect())
+            file, model = files[name], opened.enter_context(duckdb.connect())
             tables = adversarial_tables(file, random.Random(f"empty {name}"), 0, 0)
             fill_case(model, file, tables)
             if server is None:
@@ -90,7 +91,7 @@ def empty(request: pytest.FixtureRequest) -> Iterator[tuple[str, Connect]]:
         if key not in sessions:
             session = dpsql.connect(
                 database(name),
-                schema=CASE_FILES[name].schema,
+                schema=files[name].schema,
                 budget=1e9,
                 delta=1e-6,
                 query_epsilon=1,
