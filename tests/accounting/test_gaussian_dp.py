@@ -1,4 +1,4 @@
-"""docs/proofs/curves.md, executed: against fifty-digit arithmetic and against dp-accounting."""
+"""docs/proofs/gaussian_dp.md, executed: against fifty-digit arithmetic and against dp-accounting."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Units with few rows count in full, wherever these are. docs/proofs/heavy_units.md."""
+"""Units with few rows count in full, wherever these are. docs/proofs/few_rows.md."""
 
 from __future__ import annotations
 
