@@ -70,6 +70,8 @@ def test_what_float64_decides_of_real_noise(kind: type[Standard]) -> None:
             z.uniform.numerator = LEAST_RELIABLE + (z.uniform.numerator >> 16)
         elif i % 3 == 2:
             z.uniform.numerator = MOST_RELIABLE - (z.uniform.numerator >> 16)
+        else:
+            z.uniform.numerator = min(max(z.uniform.numerator, LEAST_RELIABLE), MOST_RELIABLE)
         assert z.trusted
         told, radius = z.estimate()
         with precise(64):
