@@ -20,10 +20,11 @@ from dpsql.pipeline.auto_bounds import format_clipped
 from dpsql.pipeline.estimate_answers import levels_noises
 from dpsql.pipeline.notes import constant_note, heavy_unit_notes
 from dpsql.pipeline.plan_query import CountedResponses
-from dpsql.result import LEVEL
+from dpsql.result import LEVEL, asked_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import Linear
@@ -181,6 +182,10 @@ class Explanation:
     """The SQL that runs on the noisy values."""
     reports: tuple[ExplainedReports, ...] = ()
     """The randomised columns that the query reads."""
+    recalled: bool = False
+    """Whether the answer is on record, and so free."""
+    asked: datetime | None = None
+    """When it was drawn; None if it is not on record, or without a date."""
     notes: tuple[str, ...] = ()
     """Caveats of the query."""
 
@@ -206,6 +211,8 @@ def explain_calibrated(calibrated: Calibrated, share: float, after: Cost) -> Exp
         releases=tuple(explain_release(release) for release in calibrated.releases),
         post_processing=calibrated.post_processing,
         reports=tuple(_reports(calibrated)),
+        recalled=calibrated.recalled is not None,
+        asked=None if calibrated.recalled is None else calibrated.recalled.drawn_at,
         notes=(
             *calibrated.request.notes,
             *heavy_unit_notes(calibrated.releases),
@@ -340,10 +347,13 @@ def _measure(bounded: Bounded, release: CalibratedRelease, rows: int) -> Explain
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     cost, left = explanation.cost, explanation.remaining
-    yield (
-        f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}: {explanation.share:.2%} of the budget; "
-        f"epsilon {left.epsilon:.6g} would be left"
-    )
+    if explanation.recalled:
+        yield f"cost       free: {asked_on(explanation.asked)}; epsilon {left.epsilon:.6g} is left"
+    else:
+        yield (
+            f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}: {explanation.share:.2%} of the budget; "
+            f"epsilon {left.epsilon:.6g} would be left"
+        )
     for name, fact in _cost_facts(explanation):
         yield f"{name:<10} {fact}"
     for column in explanation.columns:

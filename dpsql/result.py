@@ -17,6 +17,7 @@ from dpsql.mechanisms.bootstrap import around_all, bootstrap_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
 
     import numpy as np
     import pandas as pd
@@ -33,6 +34,15 @@ LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
 UNKNOWN_NOTE = "± ?: the error is unknown, for example because the noise is as large as the value it affects"
+
+
+def asked_on(time: datetime | None) -> str:
+    """
+    >>> from datetime import UTC, datetime
+    >>> asked_on(datetime(2026, 11, 18, 9, 30, tzinfo=UTC)), asked_on(None)
+    ('asked on 2026-11-18 09:30 UTC', 'asked before')
+    """
+    return "asked before" if time is None else f"asked on {time:%Y-%m-%d %H:%M} UTC"
 
 
 def is_number(kind: str) -> bool:
@@ -58,6 +68,8 @@ class Receipt:
     """The additive mechanism, such as "laplace"; empty if nothing private was read."""
     recalled: bool
     """Whether this is a stored answer, which costs nothing."""
+    asked: datetime | None = None
+    """When the stored answer, or the oldest stored part of it, was drawn; None if all is new, or there is no date."""
     refused: bool
     """Whether a private test withheld a part of the answer, which is NULL then and partly refunded."""
     number: int | None
@@ -87,7 +99,7 @@ class Receipt:
         if not self.mechanism:
             yield "free: nothing private was read"
         elif self.recalled:
-            yield "recalled, free"
+            yield f"free: {asked_on(self.asked)}"
         else:
             delta = f", δ {self.delta:.3g}" if self.delta else ""
             yield f"cost ε {self.epsilon:.4g}{delta}"

@@ -107,8 +107,8 @@ class Session:
         request, public = self.request(sql, parameters, **options), self.environment.public()
         calibrated = stages.compile_question(request, public)
         after = public.budget.filter.remaining(public.budget.tally.totals + privacy_loss(calibrated.event))
-        share = share_of(calibrated.noise_plan.loss, public.budget)
-        return explain_calibrated(calibrated, share.part, after)
+        share = 0.0 if calibrated.recalled else share_of(calibrated.noise_plan.loss, public.budget).part
+        return explain_calibrated(calibrated, share, after)
 
     def trace(self, sql: str, parameters: Parameters, options: QueryOptions) -> Trace:
         from dpsql.pipeline.stages import trace_question

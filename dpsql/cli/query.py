@@ -77,6 +77,7 @@ def answered(result: Result, budget: Budget) -> CommandReport:
             "delta": result.receipt.delta,
             "mechanism": result.receipt.mechanism,
             "recalled": result.receipt.recalled,
+            "asked": result.receipt.asked,
             "refused": result.receipt.refused,
             "entry": result.receipt.number,
         },
@@ -111,10 +112,10 @@ def _flat(row: Iterable[Any], pairs: Iterable[tuple[float, float] | None], noisy
 
 
 def paid(receipt: Receipt, budget: Budget) -> str:
-    what = (
-        "asked before: free" if receipt.recalled else f"paid: epsilon {receipt.epsilon:.4g}, {receipt.mechanism} noise"
-    )
-    return f"{what}; left: {left(budget)}"
+    from dpsql.result import asked_on  # late, as above
+
+    cost = f"paid: epsilon {receipt.epsilon:.4g}, {receipt.mechanism} noise"
+    return f"{f'free: {asked_on(receipt.asked)}' if receipt.recalled else cost}; left: {left(budget)}"
 
 
 def left(budget: Budget) -> str:

@@ -12,6 +12,7 @@ from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Ti
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     import duckdb
     import numpy as np
@@ -290,6 +291,8 @@ class Guarantees:
     """The tables and columns that are NULL in no row."""
     immutable: bool = False
     """Whether nobody can change rows while the database is open: they were copied, or their file is read-only."""
+    changed: datetime | None = None
+    """When the files with the rows were last written; None for servers and frames, of which that is not known."""
     place: tuple[str, str] = ("memory", "main")
     """The database and the schema in which the declared tables are."""
 

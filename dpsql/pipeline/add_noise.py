@@ -154,7 +154,7 @@ class Noisy:
 def add_noise(fetched: Fetched, environment: Environment) -> Noisy:
     charged = fetched.charged
     columns: list[Mapping[str, np.ndarray] | None] = []
-    stored = []
+    stored, terms = [], charged.calibrated.terms.to_json()
     for release, answer, exact in zip(charged.calibrated.releases, charged.recalled, fetched.columns, strict=True):
         if answer is not None:
             columns.append(_revived(answer, release))
@@ -162,9 +162,8 @@ def add_noise(fetched: Fetched, environment: Environment) -> Noisy:
         noisy = None if exact is None else _noisy_or_none(exact, release)
         columns.append(noisy)
         if noisy is not None:
-            stored.append(
-                StoredAnswer(release.fingerprint, release.subject, as_text(noisy, release.planned.found.written))
-            )
+            payload = as_text(noisy, release.planned.found.written)
+            stored.append(StoredAnswer(release.fingerprint, release.subject, payload, terms))
     if any(column is None for column in columns) or (stored and not environment.ledger.keep(stored)):
         return Noisy(charged, (None,) * len(columns))
     return Noisy(charged, tuple(columns), _refused(charged, columns))

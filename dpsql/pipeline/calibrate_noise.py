@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,8 +28,10 @@ from dpsql.mechanisms.registry import draw_for, mechanism_for
 from dpsql.pipeline.choose_mechanism import (
     NoisePlan,
     NoisyMeasure,
+    eligible_mechanisms,
     measure_count,
     measures_epsilon,
+    noise_plan_within,
     noisy_columns,
     rank_mechanisms,
     reserved_delta,
@@ -36,12 +39,14 @@ from dpsql.pipeline.choose_mechanism import (
 )
 from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.pipeline.identity import fingerprint_of, subject_of
+from dpsql.pipeline.stored_answers import NoiseTerms
 from dpsql.pipeline.target_accuracy import mechanisms_meeting
 from dpsql.relation.units import memoized_on_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from dpsql.accounting.ledger.journal import AnswerOnRecord
     from dpsql.aggregates.estimate import ProposalTest
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.intervals import NoisyColumns
@@ -158,6 +163,8 @@ class Calibrated:
     """The epsilon of one statistic."""
     tracked: Tracked = field(repr=False)
     """What it was made of: once bounds are found, it is made again."""
+    on_record: tuple[AnswerOnRecord | None, ...] = ()
+    """The stored answer of each release."""
 
     def __str__(self) -> str:
         cost = self.cost
@@ -170,33 +177,59 @@ class Calibrated:
         )
 
     @property
+    def due(self) -> tuple[CalibratedRelease, ...]:
+        """The releases that are drawn now: all that are not on record."""
+        known = self.on_record or (None,) * len(self.releases)
+        return tuple(release for release, answer in zip(self.releases, known, strict=True) if answer is None)
+
+    @property
     def event(self) -> Event:
-        return Composed(tuple(release.event for release in self.releases))
+        return Composed(tuple(release.event for release in self.due))
+
+    @property
+    def terms(self) -> NoiseTerms:
+        return NoiseTerms(
+            mechanism=self.noise_plan.mechanism,
+            epsilon=self.request.epsilon,
+            statistic_epsilon=self.statistic_epsilon,
+            delta=self.request.delta,
+            reserved=self.reserved,
+            parts=self.noise_plan.parts,
+        )
+
+    @property
+    def recalled(self) -> AnswerOnRecord | None:
+        """The oldest part of the answer, if all of it is on record and so free."""
+        known = [answer for answer in self.on_record if answer is not None]
+        return None if self.due else min(known, key=_drawn_at, default=None)
 
     @property
     def cost(self) -> Cost:
-        """The cost of the query as (epsilon, delta)."""
+        """The cost of what is drawn now as (epsilon, delta)."""
         return self._cost_without(Fraction(0))
 
     @property
     def cost_if_refused(self) -> Cost:
         """The cost if every test refuses."""
-        refund = (part.epsilon for release in self.releases for part in release.refusable.values())
+        refund = (part.epsilon for release in self.due for part in release.refusable.values())
         return self._cost_without(sum(refund, Fraction(0)))
 
     def _cost_without(self, refund: Fraction) -> Cost:
-        epsilon = sum((release.epsilon for release in self.releases), -refund)
-        return Cost(rounded_up(epsilon), rounded_up(sum((release.delta for release in self.releases), Fraction(0))))
+        epsilon = sum((release.epsilon for release in self.due), -refund)
+        return Cost(rounded_up(epsilon), rounded_up(sum((release.delta for release in self.due), Fraction(0))))
 
 
 def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
-    """The calibration of an earlier answer to the same query, so that it is recalled; else the best one."""
+    """The calibration of the newest stored answer that is as good as what was asked for; else the best one."""
     ways = [
         with_noise(asked, way, reason, public.schema.dataset, reserved_delta(asked, way, public.budget))
         for asked, way, reason in _ways(planned, public)
     ]
-    # Where there is one way only, nobody needs to know whether it was answered before.
-    return next((way for way in ways if len(ways) > 1 and _answered(way, public.answers)), ways[0])
+    if planned.request.fresh or not ways[0].releases:
+        return ways[0]
+    # Answers of older ledgers, which have no date, are found last.
+    known = (with_record(way, public.answers) for way in chain(_as_before(planned, ways, public), ways))
+    return next((way for way in known if way.recalled is not None), None) or with_record(ways[0], public.answers)
 
 
 def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, NoisePlan, str]]:
@@ -204,8 +237,59 @@ def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, No
     return rank_mechanisms(planned, public) if planned.request.accuracy is None else mechanisms_meeting(planned, public)
 
 
-def _answered(way: Calibrated, answers: GivenAnswers) -> bool:
-    return not way.request.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
+# -- stored answers ----------------------------------------------------------------------------------------------------
+
+
+def _as_before(planned: Planned, ways: Sequence[Calibrated], public: PublicEnvironment) -> Iterator[Calibrated]:
+    """The query on the terms of its stored answers, newest first, where they leave no more noise than the best way."""
+    best = ways[0]
+    by_fingerprint = {way.releases[0].fingerprint: way for way in reversed(ways)}
+    for answer in sorted(public.answers.about(best.releases[0].subject), key=_drawn_at, reverse=True):
+        if answer.fingerprint in by_fingerprint:
+            yield by_fingerprint[answer.fingerprint]
+        elif answer.terms is not None:
+            way = _on_terms(planned, NoiseTerms.from_json(answer.terms), best.request.epsilon, public)
+            if way is not None and way.releases[0].fingerprint == answer.fingerprint and _is_as_good(way, best):
+                yield way
+
+
+def _on_terms(planned: Planned, terms: NoiseTerms, epsilon: Fraction, public: PublicEnvironment) -> Calibrated | None:
+    """None where less epsilon was spent, or the session has no such noise."""
+    filter_, measures = public.budget.filter, [len(one.release.noised) for one in planned.releases]
+    if (
+        terms.epsilon < epsilon
+        or terms.mechanism not in eligible_mechanisms(planned, filter_)
+        or [len(parts) for parts in terms.parts] != measures
+    ):
+        return None
+    request = replace(
+        planned.request, epsilon=terms.epsilon, statistic_epsilon=terms.statistic_epsilon, delta=terms.delta
+    )
+    asked = replace(planned, request=request)
+    plan = noise_plan_within(asked, terms.mechanism, filter_, parts=terms.parts)
+    return with_noise(asked, plan, "as it was asked before", public.schema.dataset, terms.reserved)
+
+
+def _is_as_good(one: Calibrated, other: Calibrated) -> bool:
+    """Whether no measure or statistic of one has more noise than in the other, and no group is hidden in it alone."""
+    return one.statistic_epsilon >= other.statistic_epsilon and all(
+        all(a.std <= b.std for a, b in zip(mine.measures, its.measures, strict=True))
+        and all(mine.thresholds[column] <= least for column, least in its.thresholds.items())
+        for mine, its in zip(one.releases, other.releases, strict=True)
+    )
+
+
+def with_record(calibrated: Calibrated, answers: GivenAnswers) -> Calibrated:
+    """With the stored answer of each release."""
+    known = (answers.on_record(release.fingerprint, release.subject) for release in calibrated.releases)
+    return replace(calibrated, on_record=tuple(known))
+
+
+def _drawn_at(answer: AnswerOnRecord) -> str:
+    return answer.time or ""
+
+
+# -- calibration -------------------------------------------------------------------------------------------------------
 
 
 def with_noise(planned: Planned, chosen: NoisePlan, reason: str, dataset: str, reserved: Fraction) -> Calibrated:

@@ -112,16 +112,17 @@ def noise_plan_within(
     filter_: Filter,
     totals: Sequence[Fraction] | None = None,
     aims: Sequence[Wanted] = (),
+    parts: tuple[tuple[Fraction, ...], ...] | None = None,
 ) -> NoisePlan:
-    """The same, where it is settled what each release has of the budget (`totals`), or how far off columns may be
-    (`aims`)."""
+    """The same, where it is settled what each release has of the budget (`totals`), how far off columns may be
+    (`aims`), or what each measure has (`parts`)."""
     kind = ADDITIVE[mechanism]
     if not kind.by_l2 and is_l2_clipped(planned):
         raise ValueError("what is bounded in L2 alone has Gaussian noise")
     delta = curve_delta(planned, filter_) if MECHANISMS[mechanism].needs_delta else Fraction(0)
     allowance = Allowance(measures_epsilon(planned), delta, filter_)
     columns = wanted(planned)
-    parts = allocated(planned, columns, kind, aims)
+    parts = parts or allocated(planned, columns, kind, aims)
     if totals is not None:
         parts = tuple(
             _in_proportion(one.release.noised, shared, total, kind)

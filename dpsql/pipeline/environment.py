@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.ledger.journal import AnswerOnRecord
     from dpsql.accounting.ledger.ledger import Ledger
     from dpsql.engine_sql.tree import Query
     from dpsql.engines.base import EmptyPostProcessor, Engine, Guarantees, Render
@@ -47,8 +48,10 @@ class GivenAnswers(Protocol):
 
     def recall(self, fingerprint: str) -> str | None: ...
 
-    def first(self, subject: str) -> str | None:
-        """The first stored answer about a subject."""
+    def about(self, subject: str) -> list[AnswerOnRecord]:
+        """The stored answers about a subject, the first one first."""
+
+    def on_record(self, fingerprint: str, subject: str) -> AnswerOnRecord | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)

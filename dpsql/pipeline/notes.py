@@ -24,9 +24,11 @@ from dpsql.pipeline.allocate import AUTO_BOUNDS, DIAGNOSING
 from dpsql.pipeline.auto_bounds import format_clipped
 from dpsql.relation.widths import shortens_texts
 from dpsql.relation.work import heaviest_counted
+from dpsql.result import asked_on
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
     from dpsql.pipeline.format import Output
     from dpsql.relation.relation import Diagnosis
-    from dpsql.result import ResultColumn
+    from dpsql.result import Receipt, ResultColumn
 
 MOSTLY = 0.5
 """A column is mostly noise if at least this fraction of its values cannot be told from 0."""
@@ -237,6 +239,15 @@ def lost_note(outputs: Sequence[Output]) -> Iterator[str]:
         twice = len({output.name.lower() for output in outputs}) < len(outputs)
         why = " because columns have the same name: rename them with AS" if twice else ""
         yield f"{', '.join(names)}: the error is unknown{why}"
+
+
+def age_note(receipt: Receipt, changed: datetime | None) -> Iterator[str]:
+    """What a stored answer does not tell of: files that were written since. For servers that is not known."""
+    if receipt.asked is not None and changed is not None and changed > receipt.asked:
+        part = "this answer" if receipt.recalled else "a part of this answer"
+        yield f"the data is newer ({changed:%Y-%m-%d %H:%M} UTC) than {part}: fresh=True asks again, and pays"
+    elif receipt.asked is not None and not receipt.recalled:
+        yield f"a part of this answer is free: {asked_on(receipt.asked)}"
 
 
 def choice_note(columns: Sequence[ResultColumn]) -> Iterator[str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
+    from dpsql.accounting.ledger.journal import AnswerOnRecord
     from dpsql.engine_sql.tree import Query
     from dpsql.engines.base import EmptyPostProcessor, PostProcessingTable
     from dpsql.options import QueryRequest
@@ -95,7 +96,10 @@ class NoAnswers:
     def recall(self, fingerprint: str) -> str | None:
         raise InternalError("a question was planned by what was answered before")
 
-    def first(self, subject: str) -> str | None:
+    def on_record(self, fingerprint: str, subject: str) -> AnswerOnRecord | None:
+        raise InternalError("a question was planned by what was answered before")
+
+    def about(self, subject: str) -> list[AnswerOnRecord]:
         raise InternalError("a question was planned by what was answered before")
 
 

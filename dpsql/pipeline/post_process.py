@@ -19,6 +19,7 @@ from dpsql.errors import ProgrammingError, SealedExecutionError
 from dpsql.intervals import ends
 from dpsql.mechanisms.bootstrap import REPLICATES, redrawn
 from dpsql.pipeline.notes import (
+    age_note,
     bounding_notes,
     choice_note,
     constant_note,
@@ -35,6 +36,7 @@ from dpsql.sql.noise_tracking import Kind, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from dpsql.intervals import NoisyColumns
     from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.pipeline.charge_budget import Charged
     from dpsql.pipeline.environment import Environment
     from dpsql.pipeline.estimate_answers import Estimated
     from dpsql.pipeline.format import Output
@@ -216,8 +219,8 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         for name, kind, output in zip(finished.names, finished.types, calibrated.outputs, strict=False)
     )
     receipt = _receipt(noisy, environment)
-    faint = list(mostly_noise(columns, finished.cells, receipt.epsilon or calibrated.cost.epsilon))
-    notes = (*_notes(estimated, columns, receipt), *map(str, faint))
+    faint = list(mostly_noise(columns, finished.cells, float(calibrated.request.epsilon)))
+    notes = (*_notes(estimated, columns, receipt, environment.engine.guarantees.changed), *map(str, faint))
     return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
 
 
@@ -245,6 +248,7 @@ def _receipt(noisy: Noisy, environment: Environment) -> Receipt:
         cost=charged.cost(noisy.refund),
         mechanism=charged.calibrated.mechanism,
         recalled=charged.entry is None,
+        asked=_drawn_at(charged),
         refused=_refused(noisy),
         number=charged.entry.number if charged.entry else None,
         bounds=tuple(found_notes(charged.calibrated.releases)),
@@ -252,9 +256,19 @@ def _receipt(noisy: Noisy, environment: Environment) -> Receipt:
     )
 
 
-def _notes(estimated: Estimated, columns: Sequence[ResultColumn], receipt: Receipt) -> Iterator[str]:
+def _drawn_at(charged: Charged) -> datetime | None:
+    """When the oldest stored part of the answer was drawn."""
+    known = zip(charged.recalled, charged.calibrated.on_record, strict=False)
+    times = [answer.drawn_at for payload, answer in known if payload is not None and answer is not None]
+    return min((time for time in times if time is not None), default=None)
+
+
+def _notes(
+    estimated: Estimated, columns: Sequence[ResultColumn], receipt: Receipt, changed: datetime | None
+) -> Iterator[str]:
     calibrated = estimated.noisy.charged.calibrated
     yield from calibrated.request.notes
+    yield from age_note(receipt, changed)
     yield from receipt.bounds
     yield from bounding_notes(calibrated.releases)
     yield from constant_note(calibrated.releases)

@@ -441,12 +441,14 @@ def test_a_forked_child_cannot_spend_from_a_budget_in_memory(opened):
 def test_answers_are_kept_by_dataset_and_fingerprint(opened, path):
     ledger = opened(epsilon=1.0)
     assert ledger.answers.recall("f") is None
-    assert ledger.keep([StoredAnswer("f", "s", '{"n": 41}'), StoredAnswer("g", "s", '{"n": 7}')])
-    assert ledger.keep([StoredAnswer("f", "s", '{"n": 42}')])
+    assert ledger.keep([StoredAnswer("f", "s", '{"n": 41}', "{}"), StoredAnswer("g", "s", '{"n": 7}', "{}")])
+    assert ledger.keep([StoredAnswer("f", "s", '{"n": 42}', "{}")])
     assert opened().answers.recall("f") == '{"n": 42}'
     assert ledger.answers.recall("g") == '{"n": 7}'
-    assert ledger.answers.first("s") == '{"n": 42}'
-    assert ledger.answers.first("another subject") is None
+    first, second = ledger.answers.about("s")
+    assert (first.fingerprint, second.fingerprint) == ("f", "g")
+    assert first.drawn_at > second.drawn_at, "drawn anew, it keeps its place and has a new date"
+    assert ledger.answers.about("another subject") == []
     assert type(ledger.answers)(ledger.answers.file, "clinic").recall("f") is None
     assert ledger.budget.queries == 0
     ledger.verify()

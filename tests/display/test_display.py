@@ -81,7 +81,7 @@ def test_the_same_question_again_is_free(shop: dpsql.Connection) -> None:
     for _ in range(2):
         cur = shop.execute("SELECT COUNT(*) FROM orders", epsilon=1, mechanism="laplace")
     page = shown(cur)
-    assert "recalled, free" in page.text
+    assert "free: asked on" in page.text
     assert "ε 9 left" in page.text
     assert "cost" not in page.text
 

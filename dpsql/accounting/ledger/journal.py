@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 # Noisy answers by the question's fingerprint: asking the same again is answered from here, and costs nothing.
 #
 # A payload holds noisy values only. It was paid for when it was made; handing it out again is post-processing. For each
-# subject, which is a query at any cost, it is known which answer was the first.
+# subject, which is a query at any cost, its answers are listed, first one first: when each was drawn, on which terms.
 
-INSERT_ANSWER = (
-    "INSERT INTO answers (dataset, fingerprint, payload) VALUES (?, ?, ?) ON CONFLICT (dataset, fingerprint)"
+SET_ANSWER = (
+    "INSERT INTO answers (dataset, fingerprint, payload) VALUES (?, ?, ?) "
+    "ON CONFLICT (dataset, fingerprint) DO UPDATE SET payload = excluded.payload"
 )
 
 
@@ -39,6 +40,19 @@ class StoredAnswer(NamedTuple):
     fingerprint: str
     subject: str
     payload: str
+    terms: str
+    """What its noise followed from (NoiseTerms)."""
+
+
+class AnswerOnRecord(NamedTuple):
+    fingerprint: str
+    time: str | None
+    """When it was drawn; None if that was before answers had a date."""
+    terms: str | None
+
+    @property
+    def drawn_at(self) -> datetime | None:
+        return None if self.time is None else datetime.fromisoformat(self.time)
 
 
 @dataclass(frozen=True)
@@ -48,23 +62,40 @@ class Answers:
 
     def store(self, connection: Transaction, answers: Sequence[StoredAnswer]) -> None:
         """Keeps the answers; a fresh one takes the place of an older one."""
-        for fingerprint, subject, payload in answers:
-            connection.execute(
-                f"{INSERT_ANSWER} DO UPDATE SET payload = excluded.payload", (self.dataset, fingerprint, payload)
-            )
-            connection.execute(f"{INSERT_ANSWER} DO NOTHING", (self.dataset, subject, fingerprint))
+        time = as_text(now())
+        for fingerprint, subject, payload, terms in answers:
+            known = {answer.fingerprint: answer for answer in _listed(self._payload(connection, subject))}
+            known[fingerprint] = AnswerOnRecord(fingerprint, time, terms)
+            for key, text in ((fingerprint, payload), (subject, json.dumps(list(known.values())))):
+                connection.execute(SET_ANSWER, (self.dataset, key, text))
 
     def recall(self, fingerprint: str) -> str | None:
         with self.file.reading() as connection:
-            row = connection.execute(
-                "SELECT payload FROM answers WHERE dataset = ? AND fingerprint = ?", (self.dataset, fingerprint)
-            ).fetchone()
+            return self._payload(connection, fingerprint)
+
+    def about(self, subject: str) -> list[AnswerOnRecord]:
+        """The stored answers about a subject, the first one first. One that was drawn anew keeps its place."""
+        return _listed(self.recall(subject))
+
+    def on_record(self, fingerprint: str, subject: str) -> AnswerOnRecord | None:
+        known = {answer.fingerprint: answer for answer in self.about(subject)}
+        if fingerprint not in known and self.recall(fingerprint) is not None:
+            return AnswerOnRecord(fingerprint, None, None)  # of an older ledger, which listed the first one only
+        return known.get(fingerprint)
+
+    def _payload(self, connection: Transaction, key: str) -> str | None:
+        row = connection.execute(
+            "SELECT payload FROM answers WHERE dataset = ? AND fingerprint = ?", (self.dataset, key)
+        ).fetchone()
         return None if row is None else str(row[0])
 
-    def first(self, subject: str) -> str | None:
-        """The first stored answer about a subject."""
-        fingerprint = self.recall(subject)
-        return None if fingerprint is None else self.recall(fingerprint)
+
+def _listed(payload: str | None) -> list[AnswerOnRecord]:
+    if payload is None:
+        return []
+    if not payload.startswith("["):
+        return [AnswerOnRecord(payload, None, None)]
+    return [AnswerOnRecord(*answer) for answer in json.loads(payload)]
 
 
 # -- tally -------------------------------------------------------------------------------------------------------------

@@ -38,13 +38,15 @@ from dpsql.engines.duckdb.catalog import (
     prepare_definitions,
 )
 from dpsql.engines.duckdb.render import render
-from dpsql.engines.duckdb.sources import copy_table, files_of, names_files, table_name
+from dpsql.engines.duckdb.sources import copy_table, files_of, names_files, table_name, written_at
 from dpsql.engines.render import quoted
 from dpsql.engines.tables import check_table, declared_columns, is_present
 from dpsql.errors import InterfaceError, OperationalError, SchemaError, did_you_mean
 from dpsql.schema.types import parse_type
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from dpsql.engines.tables import FoundTable
     from dpsql.schema.model import Column, Schema, Table
     from dpsql.schema.types import ColumnType
@@ -162,8 +164,9 @@ class DuckDBEngine:
         if isinstance(database, duckdb.DuckDBPyConnection):
             return _over_tables(*_own_cursor(database), schema, shared=True)
         if isinstance(database, str | os.PathLike) and str(database) != ":memory:" and not names_files(database):
-            connection = open_file(Path(database))
-            return _over_tables(connection, current_place(connection), schema, shared=False)
+            path = Path(database)
+            connection, changed = open_file(path), written_at([path, Path(f"{path}.wal")])
+            return _over_tables(connection, current_place(connection), schema, shared=False, changed=changed)
         # What does not fit into memory is put there; nobody else may read it, and it is gone with the engine.
         spill = mkdtemp(prefix="dpsql_")
         connection = duckdb.connect(":memory:", config=SETTINGS | {"temp_directory": str(Path(spill) / "spill")})
@@ -173,9 +176,12 @@ class DuckDBEngine:
             for table in schema.tables.values()
             for name in schema.link_targets(table.name)
         }
-        engine = cls(connection, schema, guarantees=Guarantees(unique, present, immutable=True), copied=True)
+        sources = _sources(database, schema)
+        files = [path for source in sources.values() if names_files(source) for path in files_of(cast("Any", source))]
+        guarantees = Guarantees(unique, present, immutable=True, changed=written_at(files))
+        engine = cls(connection, schema, guarantees=guarantees, copied=True)
         engine._forget = weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
-        _copy_tables(connection, _sources(database, schema), schema)
+        _copy_tables(connection, sources, schema)
         connection.execute("SET enable_external_access = false")
         lock(connection)
         return engine
@@ -347,7 +353,12 @@ def _own_cursor(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyC
 
 
 def _over_tables(
-    connection: duckdb.DuckDBPyConnection, place: DatabaseSchema, schema: Schema, *, shared: bool
+    connection: duckdb.DuckDBPyConnection,
+    place: DatabaseSchema,
+    schema: Schema,
+    *,
+    shared: bool,
+    changed: datetime | None = None,
 ) -> DuckDBEngine:
     """Temporary views of the declared tables, in a database that has them already."""
     try:
@@ -371,7 +382,7 @@ def _over_tables(
         }
         present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
         here = place.database.lower(), place.schema.lower()
-        guarantees = Guarantees(unique, present, immutable=not shared, place=here)
+        guarantees = Guarantees(unique, present, immutable=not shared, changed=changed, place=here)
         watched = SharedTables(places, created, declared) if shared else None
         return DuckDBEngine(connection, schema, guarantees=guarantees, shared=watched)
     except duckdb.Error:

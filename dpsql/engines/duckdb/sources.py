@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Sequence
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +27,7 @@ from dpsql.engines.tables import FoundTable, check_table, declared_columns
 from dpsql.errors import InterfaceError, OperationalError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     import pandas as pd
 
@@ -93,6 +94,12 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     if len({kind_of(path) in PARQUET for path in found}) > 1:
         raise OperationalError(f"{source} has Parquet and CSV files", hint="give files of one kind, such as *.parquet")
     return [path.resolve() for path in found]
+
+
+def written_at(paths: Iterable[Path]) -> datetime | None:
+    """When the last of these files was written; None if there are none."""
+    times = [path.stat().st_mtime for path in paths if path.exists()]
+    return datetime.fromtimestamp(max(times), UTC) if times else None
 
 
 def _files_in(folder: Path) -> list[Path]:
