@@ -8,7 +8,7 @@
 | infer_sensitivity | Measured | what is measured, and how far one unit moves it |
 | plan_query | Planned | the engine SQL of each release, the SQL of the post-processing |
 | calibrate_noise | Calibrated | noise, cost, expected error |
-| charge_budget | Charged | the account, durably, before any row of people is read |
+| charge_budget | Charged | the cost, durably recorded before any private row is read |
 | run_rounds | Noisy | `execute_query`: the only exact numbers; `add_noise`: exact sampling on integers, thresholds |
 | estimate_answers | Estimated | counts of randomised reports become estimates of answers |
 | post_process | Result | all of SQL over noisy values |
