@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
+NOISE_ONLY = "± noise only"
 UNKNOWN_NOTE = "± ?: the error is unknown, for example because the noise is as large as the value it affects"
 
 
@@ -129,6 +130,8 @@ class ResultColumn:
     """Parametric bootstrap replicas of a computed column in a row, and in the rows that look the same."""
     lost: bool = False
     """Whether the column is noisy and its error is unknown."""
+    noise_only: bool = False
+    """Whether its error is that of the noise alone: contribution bounds, which the notes tell, may leave out more."""
 
     @property
     def is_noisy(self) -> bool:
@@ -202,15 +205,29 @@ class Result:
         """The names of the columns."""
         return [column.name for column in self.columns]
 
+    @property
+    def headings(self) -> list[str]:
+        """The names of the columns, and which errors are those of the noise alone."""
+        return [f"{column.name} ({NOISE_ONLY})" if column.noise_only else column.name for column in self.columns]
+
     def df(self) -> pd.DataFrame:
-        """The answer as a pandas DataFrame; dates and timestamps become datetime64."""
+        """The answer as a pandas DataFrame; dates and timestamps become datetime64.
+
+        `attrs` has the notes, and the names of the columns whose error is that of the noise alone.
+        """
         import pandas as pd
 
         frame = self._plain_frame()
+        frame.attrs = self._caveats
         for position, column in enumerate(self.columns):
             if column.type.startswith(TIMES):
                 frame.isetitem(position, pd.to_datetime(frame.iloc[:, position]).array)
         return frame
+
+    @property
+    def _caveats(self) -> dict[str, Any]:
+        noise_only = [column.name for column in self.columns if column.noise_only]
+        return {"noise_only": noise_only, "notes": list(self.notes)}
 
     def _plain_frame(self) -> pd.DataFrame:
         import pandas as pd
@@ -253,6 +270,8 @@ class Result:
     def intervals(self, level: float = LEVEL) -> pd.DataFrame:
         """The answer as a pandas DataFrame, with columns `x_low` and `x_high` for each noisy column `x`.
 
+        `attrs` has the notes, and the names of the columns whose interval is that of the noise alone.
+
         Args:
             level: the probability that an interval contains the noise-free value.
 
@@ -270,7 +289,9 @@ class Result:
                 data.append((f"{column.name}_low", [low for low, _ in found]))
                 data.append((f"{column.name}_high", [high for _, high in found]))
         frame = pd.DataFrame({position: values for position, (_, values) in enumerate(data)})
-        return frame.set_axis([name for name, _ in data], axis="columns")
+        frame = frame.set_axis([name for name, _ in data], axis="columns")
+        frame.attrs = self._caveats
+        return frame
 
     def cells_with_ends(self, rows: int | None = None) -> list[list[tuple[Any, numbers.Ends | None]]]:
         """The first rows, each value paired with the ends of its 95 % interval.
@@ -299,7 +320,8 @@ class Result:
     def __str__(self) -> str:
         """The first rows, each noisy value with its error, and the notes below."""
         rows = self.cells_with_ends(MOST_ROWS)
-        lines = [self.names, *([with_error(*cell) for cell in row] for row in rows)]
+        marks = [NOISE_ONLY if column.noise_only else "" for column in self.columns]
+        lines = [self.names, *([marks] if any(marks) else []), *([with_error(*cell) for cell in row] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         more = [f"... {len(self.full_rows):,} rows in all"] if len(self.full_rows) > MOST_ROWS else []
         return "\n".join([*("  ".join(map(str.rjust, line, widths)) for line in lines), *more, *self.notes_below(rows)])
@@ -310,7 +332,7 @@ class Result:
             [Cell(*cell, column.name in self.faint) for cell, column in zip(row, self.columns, strict=True)]
             for row in rows
         ]
-        return table(self.names, cells, len(self.full_rows), [*self.receipt.lines(), *self.notes_below(rows)])
+        return table(self.headings, cells, len(self.full_rows), [*self.receipt.lines(), *self.notes_below(rows)])
 
 
 def with_error(value: Any, ends: tuple[float, float] | None) -> str:

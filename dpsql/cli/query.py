@@ -68,7 +68,9 @@ def answered(result: Result, budget: Budget) -> CommandReport:
     noisy = [column.is_noisy for column in result.columns]
     names = [name for column in result.columns for name in _with_ends(column.name, column.is_noisy)]
     document = {
-        "columns": [{"name": column.name, "type": column.type} for column in result.columns],
+        "columns": [
+            {"name": column.name, "type": column.type, "noise_only": column.noise_only} for column in result.columns
+        ],
         "rows": result.rows,
         "intervals": ends,
         "level": LEVEL,
@@ -88,7 +90,7 @@ def answered(result: Result, budget: Budget) -> CommandReport:
         document,
         names,
         [list(_flat(row, pairs, noisy)) for row, pairs in zip(result.rows, ends, strict=True)],
-        table(result.names, cells, numbers=map(_is_number, result.columns)),
+        table(result.headings, cells, numbers=map(_is_number, result.columns)),
         "\n".join((paid(result.receipt, budget), *notes)),
     )
 

@@ -17,7 +17,9 @@ from dpsql.aggregates.format import format_statistic
 from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, Matched, OverDistinct, SumValues, read_by
 from dpsql.display.numbers import several
 from dpsql.expressions.format import format_value
+from dpsql.expressions.narrow import is_clamped
 from dpsql.expressions.properties import range_of
+from dpsql.expressions.tree import Call, properties_of
 from dpsql.intervals import for_all
 from dpsql.limits import LONGEST_COPIED
 from dpsql.pipeline.allocate import AUTO_BOUNDS, DIAGNOSING
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.release import Release
     from dpsql.engines.results import Cells
+    from dpsql.expressions.tree import Expression, Known
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
     from dpsql.pipeline.format import Output
     from dpsql.relation.relation import Diagnosis
@@ -60,6 +63,35 @@ def bounding_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
 
 def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     release = calibrated.planned.release
+    yield from _may_bias(release)
+    if calibrated.threshold is not None:
+        # Totals by ROLLUP are measured, and of everybody.
+        over = "" if release.levels else ", and calculations over all groups omit them"
+        yield f"groups of fewer than about {calibrated.threshold:,} people are not shown{over}"
+
+
+def is_noise_only(release: Release) -> bool:
+    """Whether bounding may move an answer away from the truth, by an amount that its error does not include."""
+    return any(_may_bias(release)) or _is_clipped(release)
+
+
+def _is_clipped(release: Release) -> bool:
+    """Whether the analyst, or `"auto"`, clamps values within the range that they may have."""
+    known = release.facts.any_row
+    return any(
+        call.group_bounds is not None or any(_is_narrowed(argument, known) for argument in call.arguments)
+        for call in release.aggregate.calls
+    )
+
+
+def _is_narrowed(value: Expression, known: Known) -> bool:
+    if not is_clamped(value) or not isinstance(value, Call):
+        return False
+    return range_of(properties_of(value, known)) != range_of(properties_of(value.arguments[0], known))
+
+
+def _may_bias(release: Release) -> Iterator[str]:
+    """What of a person may not count."""
     yield from _left_out(release)
     pairs = any(isinstance(drawn.statistic, Matched) for drawn in release.statistics)
     if not release.one_row_per_unit and not pairs:
@@ -77,10 +109,6 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
         what, (low, high) = format_clipped(argument), map(format_value, range_of(ends))
         instead = f"write LEAST({what}, ...) for another bound"
         yield f"{what} is clamped to [{low}, {high}], from max_rows_per_group; {instead}"
-    if calibrated.threshold is not None:
-        # Totals by ROLLUP are measured, and of everybody.
-        over = "" if release.levels else ", and calculations over all groups omit them"
-        yield f"groups of fewer than about {calibrated.threshold:,} people are not shown{over}"
 
 
 def _bounds_rows(release: Release) -> bool:

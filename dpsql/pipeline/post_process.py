@@ -26,6 +26,7 @@ from dpsql.pipeline.notes import (
     diagnosis_notes,
     drawn_notes,
     found_notes,
+    is_noise_only,
     lost_note,
     mostly_noise,
     share_notes,
@@ -239,7 +240,16 @@ def _column(
         chosen_from=_chosen_from(output, estimated, environment),
         replicates=None if replay is None or not output.replicate else partial(replay.replicates, output.name),
         lost=output.lost and is_number(kind),
+        noise_only=_is_noise_only(output, calibrated),
     )
+
+
+def _is_noise_only(output: Output, calibrated: Calibrated) -> bool:
+    """Whether a noisy column reads a release that may be biased; if it is not known which one it reads, any may be."""
+    if output.estimate is None and not output.replicate and not output.lost:
+        return False
+    read = calibrated.releases if output.release is None else [calibrated.releases[output.release]]
+    return any(is_noise_only(part.planned.release) for part in read)
 
 
 def _receipt(noisy: Noisy, environment: Environment) -> Receipt:

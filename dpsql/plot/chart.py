@@ -97,8 +97,13 @@ def chart_of(result: Result) -> Chart:
         places=PLACES[kind]([_at(row, keys) for row in rows]),
         upright=upright,
         panels=panels,
-        notes=tuple(notes + _unlimited(panels)),
+        notes=tuple(notes + _unlimited(panels) + _noise_only(result, values)),
     )
+
+
+def _noise_only(result: Result, values: Sequence[int]) -> list[str]:
+    names = [result.columns[position].name for position in values if result.columns[position].noise_only]
+    return [f"± is that of the noise alone: {', '.join(names)}"] if names else []
 
 
 def _is_key(column: ResultColumn) -> bool:

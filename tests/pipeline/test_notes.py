@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.cli.query import ask
-from dpsql.result import UNKNOWN_NOTE
+from dpsql.result import NOISE_ONLY, UNKNOWN_NOTE
 
 
 @pytest.mark.parametrize(
@@ -283,3 +283,46 @@ def test_it_is_a_twentieth_of_the_cost(visits: dpsql.Connection, sql: str, mecha
     visits.execute(sql, epsilon=1, mechanism=mechanism, diagnose=True)
     if mechanism == "laplace":
         assert visits.budget.tally.totals.epsilon - before.epsilon == 1
+
+
+# -- what ± does not tell of -------------------------------------------------------------------------------------------
+
+PER_PERSON = "SELECT COUNT(*) AS n, COUNT(DISTINCT uid) AS people FROM t"
+FEW, MANY_ROWS = {"max_groups": 1, "max_rows_per_group": 2}, {"max_groups": 3, "max_rows_per_group": 100}
+BIASED: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("SELECT COUNT(*) AS n FROM t", FEW, ["n"]),
+    ("SELECT COUNT(DISTINCT uid) AS people FROM t", FEW, []),
+    ("SELECT kind, AVG(x) AS a FROM t GROUP BY kind", FEW, ["a"]),
+    ("SELECT kind, COUNT(DISTINCT uid) AS people FROM t GROUP BY kind", FEW, ["people"]),
+    ("SELECT MEDIAN(x) AS m FROM t", FEW, ["m"]),
+    ("SELECT SUM(n) AS s FROM (SELECT kind, COUNT(*) AS n FROM t GROUP BY kind) AS g", FEW, ["s"]),
+    ("SELECT COUNT(*) AS n FROM once", FEW, []),
+    ("SELECT SUM(x) AS s FROM once", FEW, []),
+    ("SELECT SUM(x, contribution_bounds_per_row => (0, 5)) AS s FROM once", FEW, ["s"]),
+    ("SELECT SUM(x, contribution_bounds_per_row => (0, 50)) AS s FROM once", FEW, []),
+    ("SELECT SUM(n) AS s FROM (SELECT uid, COUNT(*) AS n FROM t GROUP BY uid) AS g", MANY_ROWS, ["s"]),
+    ("SELECT COUNT(*) AS n FROM (SELECT uid, COUNT(*) AS n FROM t GROUP BY uid) AS g", MANY_ROWS, []),
+]
+
+
+@pytest.mark.parametrize(("sql", "contribution", "biased"), BIASED)
+def test_columns_say_where_their_error_is_that_of_the_noise_alone(
+    sql: str, contribution: dict[str, Any], biased: list[str]
+) -> None:
+    columns = {
+        "uid": "integer",
+        "kind": {"type": "text", "values": ["a", "b"]},
+        "x": {"type": "integer", "bounds": [0, 9]},
+    }
+    tables = {"t": {"unit": "uid", "columns": columns}, "once": {"unit": "uid", "unique": True, "columns": columns}}
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE t AS SELECT n % 50 AS uid, 'a' AS kind, n % 10 AS x FROM range(300) AS r(n)")
+        database.execute("CREATE TABLE once (uid BIGINT PRIMARY KEY, kind TEXT, x BIGINT)")
+        database.execute("INSERT INTO once SELECT n, 'b', n % 10 FROM range(50) AS r(n)")
+        schema = {"dataset": "d", "contribution": contribution, "tables": tables}
+        with dpsql.connect(database, schema=schema, budget=10, delta=1e-6, ledger=":memory:") as session:
+            result = session.execute(sql, epsilon=1).result
+    assert [column.name for column in result.columns if column.noise_only] == biased
+    assert (NOISE_ONLY in str(result)) is (NOISE_ONLY in result._repr_html_()) is bool(biased)
+    for frame in (result.df(), result.intervals()):
+        assert frame.attrs == {"noise_only": biased, "notes": list(result.notes)}
