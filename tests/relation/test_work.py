@@ -14,10 +14,11 @@ import dpsql
 from dpsql.engines.duckdb.render import render
 from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
 from dpsql.pipeline.stages import FREE
-from dpsql.relation.relation import LightUnits, Scan
+from dpsql.relation.facts import facts_of
+from dpsql.relation.relation import Filter, LightUnits, Scan
 from dpsql.relation.sql import relation_sql
-from dpsql.relation.units import is_tracked, parts_of
-from dpsql.relation.work import heaviest_counted
+from dpsql.relation.units import below, is_tracked, parts_of
+from dpsql.relation.work import heaviest_counted, reading_asked_units
 
 HEAVY, LIGHT = 600, 40
 """Rows of person 1, and of everybody else."""
@@ -319,3 +320,114 @@ def test_what_one_row_can_become_has_a_limit(sql: str) -> None:
         with pytest.raises(dpsql.Unsupported, match=TOO_MUCH[sql]):
             conn.execute(sql)
         assert conn.budget.spent.epsilon == 0
+
+
+# -- conditions on the person -----------------------------------------------------------------------------------------
+
+BOTH = "events a {} JOIN events b ON a.person = b.person"
+FEW, MANY = "(SELECT * FROM events WHERE n < 7)", "(SELECT * FROM events WHERE n > 5)"
+RESTRICTED = [
+    f"{BOTH.format('')} AND a.n < b.n WHERE a.person = 2",
+    f"{BOTH.format('')} AND a.n < b.n AND b.person = 2",
+    f"{BOTH.format('')} WHERE (a.person = 2 AND a.n < 9) OR (b.person = 3 AND b.n < 9)",
+    f"{BOTH.format('')} WHERE a.person % 2 = 0 AND a.n < b.n",
+    f"{BOTH.format('LEFT')} AND a.n = b.n + 1 WHERE a.person IN (2, 3)",
+    f"{BOTH.format('LEFT')} AND a.n = b.n + 1 WHERE b.person + 0 = 2",
+    f"{FEW} a FULL JOIN {MANY} b USING (person) WHERE person = 2",
+    f"{FEW} a FULL JOIN {MANY} b ON a.person = b.person AND a.n = b.n WHERE COALESCE(a.person, b.person) = 2",
+    "events a WHERE EXISTS (SELECT 1 FROM events b WHERE b.person = a.person AND b.n = a.n + 1 AND b.person = 2)",
+    "events a WHERE NOT EXISTS (SELECT 1 FROM events b WHERE b.person = a.person AND b.n > a.n) AND a.person = 2",
+    "events WHERE (person, n) IN (SELECT person, n FROM events WHERE kind = 'a' AND person = 2)",
+    "(SELECT person, n FROM events UNION SELECT person, n + 3 FROM events) u WHERE person = 2",
+    "(SELECT person, n FROM events WHERE person = 2 EXCEPT SELECT person, n + 3 FROM events) u",
+    "(SELECT person, n FROM events INTERSECT SELECT person, n + 3 FROM events WHERE person = 2) u",
+    "(SELECT person, MAX(n) OVER (PARTITION BY person ORDER BY id) AS m FROM events) w WHERE person = 2 AND m > 3",
+    "(SELECT DISTINCT person, kind FROM events) d JOIN people ON people.id = d.person WHERE d.person = 2",
+    "events a JOIN (SELECT person, COUNT(*) AS c FROM events GROUP BY person HAVING person = 2) b USING (person)",
+]
+RESTRICTED_ON_ONE_SIDE = [
+    f"{BOTH.format('LEFT')} AND a.n = b.n + 1 AND b.person = 2 WHERE a.n < 9",
+    f"{BOTH.format('LEFT')} AND a.n = b.n + 1 AND a.person = 2 WHERE a.n < 9",
+    f"{BOTH.format('RIGHT')} AND a.n = b.n + 1 AND a.person = 2 WHERE b.n < 9",
+    "events a WHERE NOT EXISTS (SELECT 1 FROM events b WHERE b.person = a.person AND b.n = a.n + 1 AND a.person = 2)",
+    "events WHERE (person, n) NOT IN (SELECT person, n FROM events WHERE kind = 'a' AND person = 2)",
+    "(SELECT person, n FROM events EXCEPT SELECT person, n FROM events WHERE person = 2) u",
+    "(SELECT person, n FROM events UNION ALL SELECT person, n FROM events WHERE person = 2) u",
+]
+NOT_RESTRICTED = [
+    f"{BOTH.format('LEFT')} AND a.n = b.n + 1 WHERE b.person IS NULL OR b.person = 2",
+    f"{BOTH.format('LEFT')} AND a.n = b.n + 1 WHERE COALESCE(b.person, 2) = 2",
+    f"{FEW} a FULL JOIN {MANY} b ON a.person = b.person AND a.n = b.n AND a.person = 2 WHERE a.n < 9 OR b.n < 9",
+    f"{BOTH.format('')} WHERE a.person = 2 OR a.n < 9",
+    f"{BOTH.format('')} WHERE a.person + a.n = 2",
+    "(SELECT person, n FROM events WHERE person = 2 UNION ALL SELECT person, n FROM events WHERE person = 3) u",
+]
+
+
+def relations(conn: dpsql.Connection, sql: str) -> tuple[Any, Any]:
+    """The relation of a question, and the one that the engine is asked about."""
+    stage: Any = conn.session.request(sql, None)
+    for free in FREE[:3]:
+        stage = free(stage, conn.session.environment.public())
+    (release,) = stage.releases
+    return release.aggregate.source, reading_asked_units(release.aggregate.source)
+
+
+def rows_read(relation: Any, database: duckdb.DuckDBPyConnection) -> list[int]:
+    """How many rows of people each table gives, after the filters right above it."""
+    match relation:
+        case Scan(unit=None):
+            return []
+        case Scan() | Filter(Scan()):
+            ((found,),) = database.execute(f"SELECT count(*) FROM ({render(relation_sql(relation, ()))})").fetchall()
+            return [found]
+    return [found for part in below(relation) for found in rows_read(part, database)]
+
+
+@pytest.mark.parametrize("rows", [*RESTRICTED, *RESTRICTED_ON_ONE_SIDE, *NOT_RESTRICTED])
+def test_a_condition_on_the_person_changes_no_row(
+    rows: str, conn: dpsql.Connection, database: duckdb.DuckDBPyConnection
+) -> None:
+    before, after = relations(conn, f"SELECT COUNT(*) FROM {rows}")
+    names = facts_of(before).any_row.keys()
+    found = [
+        sorted(database.execute(render(relation_sql(part, names))).fetchall(), key=str) for part in (before, after)
+    ]
+    assert found[0] == found[1]
+    assert facts_of(after).any_row == facts_of(before).any_row
+
+
+@pytest.mark.parametrize("rows", RESTRICTED)
+def test_it_is_applied_to_every_table(rows: str, conn: dpsql.Connection, database: duckdb.DuckDBPyConnection) -> None:
+    _, after = relations(conn, f"SELECT COUNT(*) FROM {rows}")
+    assert max(rows_read(after, database)) <= 2 * LIGHT
+
+
+@pytest.mark.parametrize("rows", RESTRICTED_ON_ONE_SIDE)
+def test_it_is_applied_to_what_it_filters_alone(
+    rows: str, conn: dpsql.Connection, database: duckdb.DuckDBPyConnection
+) -> None:
+    _, after = relations(conn, f"SELECT COUNT(*) FROM {rows}")
+    least, most = sorted(rows_read(after, database))
+    assert least <= LIGHT < most
+
+
+@pytest.mark.parametrize("rows", NOT_RESTRICTED)
+def test_what_says_nothing_of_the_person_is_applied_nowhere(rows: str, conn: dpsql.Connection) -> None:
+    before, after = relations(conn, f"SELECT COUNT(*) FROM {rows}")
+    assert after == before
+
+
+def test_a_stored_answer_is_found_without_it(
+    monkeypatch: pytest.MonkeyPatch, database: duckdb.DuckDBPyConnection
+) -> None:
+    """The identity of an answer is what was asked, and not how the engine is asked."""
+    sql = f"SELECT COUNT(*) FROM {RESTRICTED[0]}"
+    with dpsql.connect(database, schema=SCHEMA, budget=1.0, delta=1e-6, ledger=":memory:") as conn:
+        with monkeypatch.context() as patched:
+            patched.setattr("dpsql.aggregates.release_sql.reading_asked_units", lambda relation: relation)
+            without = conn.explain(sql).releases[0].sql
+            found, spent = conn.execute(sql).fetchall(), conn.budget.spent
+        assert conn.explain(f"{sql} ").releases[0].sql != without
+        assert conn.execute(f"{sql} ").fetchall() == found
+        assert conn.budget.spent == spent
