@@ -75,13 +75,15 @@ class Growth:
 
     @property
     def is_linear(self) -> bool:
-        """Whether the work is proportional to the person's own rows."""
-        return self.degree == 0 or (self.degree == 1 and self.factor <= MOST_COPIES)
+        """Whether the work is proportional to the person's own rows, or to one row."""
+        return self.degree <= 1 and self.factor <= MOST_COPIES
 
     @property
     def most_rows(self) -> int:
         """The largest n that gives at most MOST_ROWS_OF_ONE rows; 0 if there is none."""
-        n = int((MOST_ROWS_OF_ONE / self.factor) ** (1 / self.degree)) + 1 if self.degree else MOST_ROWS_OF_ONE
+        if self.degree == 0:
+            return MOST_ROWS_OF_ONE if self.factor <= MOST_ROWS_OF_ONE else 0
+        n = int((MOST_ROWS_OF_ONE / self.factor) ** (1 / self.degree)) + 1
         while n and self.factor * n**self.degree > MOST_ROWS_OF_ONE:
             n -= 1
         return n
@@ -122,13 +124,15 @@ def bound_work(
 
 def heaviest_counted(relation: Relation) -> int | None:
     """The most rows that a person may have below a multiplying step; None if nobody is left out."""
-    return min((part.most_rows for part in parts_of(relation) if isinstance(part, LightUnits)), default=None)
+    light = (part for part in parts_of(relation) if isinstance(part, LightUnits))
+    return min((part.most_rows for part in light if not one_row_per_unit(part)), default=None)
 
 
 def _too_much(worst: Growth) -> Unsupported:
+    few = f"{FEWEST_ROWS_OF_ONE} rows" if worst.degree else "one row"
     made = f"{worst.factor * FEWEST_ROWS_OF_ONE**worst.degree:,}"
     return Unsupported(
-        f"the query turns {FEWEST_ROWS_OF_ONE} rows of one person into {made}: the limit is {MOST_ROWS_OF_ONE:,}",
+        f"the query turns {few} of one person into {made}: the limit is {MOST_ROWS_OF_ONE:,}",
         hint="join fewer lists, join the same person's rows less often or by a unique key, or aggregate before joining",
     )
 
@@ -265,6 +269,8 @@ class _Bounding:
         widths = [_width(call.frame) for _, call in window.columns if call.frame is not None]
         known = [width for width in widths if width is not None]
         frame = source if len(known) < len(widths) else BoundedWork(window, Growth(max(known, default=1), 0))
+        if source.growth.degree == 0:
+            frame = replace(frame, growth=Growth(min(frame.growth.factor, source.growth.factor), 0))
         return _above(window, self._multiplied(source, frame, ((), ()))[0])
 
 
@@ -274,11 +280,13 @@ def _above(relation: Filter | PerUnit | Project | Distinct | Window, source: Bou
 
 def _limited(rows: BoundedWork, tests: Conditions) -> BoundedWork:
     """Light units alone. Rows that fail one of the tests are dropped later anyway, so they need not count."""
-    if rows.limited or rows.growth.degree == 0:
+    if rows.limited or not is_tracked(rows.relation):
         return rows
     own = facts_of(rows.relation).any_row.keys()
     about = [part for part in tests if names_read(part) and names_read(part) <= own]
     tested = Filter(rows.relation, _joined("AND", about)) if about else rows.relation
+    if rows.growth.degree == 0:
+        return BoundedWork(LightUnits(shortened(tested), rows.growth.factor), rows.growth, limited=True)
     return BoundedWork(LightUnits(shortened(tested), UNDECIDED), OWN, limited=True)
 
 
