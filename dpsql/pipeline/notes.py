@@ -19,10 +19,8 @@ from dpsql.display.numbers import several
 from dpsql.expressions.format import format_value
 from dpsql.expressions.properties import range_of
 from dpsql.intervals import for_all
-from dpsql.limits import LONGEST_COPIED
 from dpsql.pipeline.allocate import AUTO_BOUNDS, DIAGNOSING
 from dpsql.pipeline.auto_bounds import format_clipped
-from dpsql.relation.widths import shortens_texts
 from dpsql.relation.work import heaviest_counted
 
 if TYPE_CHECKING:
@@ -122,8 +120,6 @@ def heavy_unit_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
 def _left_out(release: Release) -> Iterator[str]:
     if (most := heaviest_counted(release.aggregate.source)) is not None:
         yield f"people with more than {most:,} rows are left out, because the query multiplies each person's rows"
-        if shortens_texts(release.aggregate):
-            yield f"for the same reason, texts of more than {LONGEST_COPIED} bytes are NULL"
 
 
 def constant_note(releases: Sequence[CalibratedRelease]) -> Iterator[str]:

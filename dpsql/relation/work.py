@@ -22,7 +22,7 @@ from dpsql.engine_sql.build import UNIT
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import MIRRORED, conjuncts
 from dpsql.expressions.properties import maybe_null
-from dpsql.expressions.tree import Call, Column, names_read, substituted
+from dpsql.expressions.tree import Call, Column, columns_of, names_read, substituted
 from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
 from dpsql.relation.facts import equated, facts_of
 from dpsql.relation.relation import (
@@ -45,7 +45,7 @@ from dpsql.relation.relation import (
 )
 from dpsql.relation.sql import most_matches_sql, rows_per_unit, truth
 from dpsql.relation.units import is_tracked, memoized_on_node, one_row_per_unit, parts_of
-from dpsql.relation.widths import check_texts, check_width, shortened
+from dpsql.relation.widths import check_copied, check_texts, check_width, shortened
 from dpsql.schema.types import Integer, Text
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class BoundedWork:
     growth: Growth
     limited: bool = False
     """Whether n counts the rows of light units only."""
+    tested: Conditions = ()
+    """Conditions that all rows satisfy, tested where no text is cut yet."""
 
 
 def bound_work(
@@ -118,6 +120,7 @@ def bound_work(
         if worst.most_rows < FEWEST_ROWS_OF_ONE:
             raise _too_much(worst)
         bounded = _decided(bounded, worst.most_rows)
+        check_copied(bounded, above)
         check_width(bounded, above)
     return bounded if bounding.steps or heaviest_counted(bounded) else relation, tuple(bounding.presumed)
 
@@ -160,7 +163,9 @@ class _Bounding:
             case LightUnits(_, most_rows):
                 return BoundedWork(relation, Growth(most_rows, 0))
             case Filter(source, condition):
-                return _above(relation, self.visit(source, (*given, *conjuncts(condition))))
+                bounded = self.visit(source, (*given, *conjuncts(condition)))
+                left = _untested(condition, bounded)
+                return bounded if left is None else replace(bounded, relation=Filter(bounded.relation, left))
             case Join():
                 return self._join(relation, given)
             case CrossUnitJoin(left=left, right=right):
@@ -195,7 +200,7 @@ class _Bounding:
         bounded = self.visit(rows, given)
         copies = Growth(self._matches(rows, public, met), 0)
         bounded, _ = self._multiplied(bounded, BoundedWork(public, copies), (given, ()))
-        changed: dict[str, Any] = {side: bounded.relation}
+        changed: dict[str, Any] = {side: bounded.relation, "condition": _untested(join.condition, bounded)}
         return replace(bounded, relation=replace(join, **changed), growth=bounded.growth * copies)
 
     def _matches(self, rows: Relation, public: Relation, conditions: Conditions) -> int:
@@ -224,7 +229,11 @@ class _Bounding:
             joined = BoundedWork(join, left.growth * right.growth, left.limited or right.limited)
         unmatched = {"INNER": (), "LEFT": (left,), "RIGHT": (right,), "FULL": (left, right)}[join.kind]
         growth = sum((side.growth for side in unmatched if side is not joined), start=joined.growth)
-        return BoundedWork(replace(join, left=left.relation, right=right.relation), growth, joined.limited)
+        condition = _untested(join.condition, left, right) if join.kind != "FULL" else join.condition
+        made = replace(join, left=left.relation, right=right.relation, condition=condition)
+        # A row without a partner has NULL in place of the other side.
+        kept = {"INNER": (left, right), "LEFT": (left,), "RIGHT": (right,), "FULL": ()}[join.kind]
+        return BoundedWork(made, growth, joined.limited, tuple(test for side in kept for test in side.tested))
 
     def _multiplied(
         self, left: BoundedWork, right: BoundedWork, tests: tuple[Conditions, Conditions]
@@ -254,7 +263,8 @@ class _Bounding:
             other = BoundedWork(semi.other, Growth(copies, 0))
         if not _is_looked_up(semi, tests):
             source, other = self._multiplied(source, other, (given, tests))
-        return replace(semi, source=source.relation, other=other.relation), source
+        condition = semi.condition if semi.compared else _untested(semi.condition, source, other)
+        return replace(semi, source=source.relation, other=other.relation, condition=condition), source
 
     def _set_operation(self, both: SetOp) -> BoundedWork:
         left, right = _alike(self.visit(both.left, ()), self.visit(both.right, ()))
@@ -274,8 +284,22 @@ class _Bounding:
         return _above(window, self._multiplied(source, frame, ((), ()))[0])
 
 
-def _above(relation: Filter | PerUnit | Project | Distinct | Window, source: BoundedWork) -> BoundedWork:
-    return replace(source, relation=replace(relation, source=source.relation))
+def _above(relation: PerUnit | Project | Distinct | Window, source: BoundedWork) -> BoundedWork:
+    return replace(source, relation=replace(relation, source=source.relation), tested=())
+
+
+def _untested(condition: Expression | None, *sides: BoundedWork) -> Expression | None:
+    """What is left of a condition where its tests of long texts were made below."""
+    if condition is None:
+        return None
+    made = {test for side in sides for test in side.tested if _reads_text(test)}
+    parts = list(conjuncts(condition))
+    left = [part for part in parts if part not in made]
+    return condition if len(left) == len(parts) else _joined("AND", left) if left else None
+
+
+def _reads_text(test: Expression) -> bool:
+    return any(isinstance(column.type, Text) for column in columns_of(test))
 
 
 def _limited(rows: BoundedWork, tests: Conditions) -> BoundedWork:
@@ -286,8 +310,8 @@ def _limited(rows: BoundedWork, tests: Conditions) -> BoundedWork:
     about = [part for part in tests if names_read(part) and names_read(part) <= own]
     tested = Filter(rows.relation, _joined("AND", about)) if about else rows.relation
     if rows.growth.degree == 0:
-        return BoundedWork(LightUnits(shortened(tested), rows.growth.factor), rows.growth, limited=True)
-    return BoundedWork(LightUnits(shortened(tested), UNDECIDED), OWN, limited=True)
+        return BoundedWork(LightUnits(shortened(tested), rows.growth.factor), rows.growth, True, tuple(about))
+    return BoundedWork(LightUnits(shortened(tested), UNDECIDED), OWN, True, tuple(about))
 
 
 def _alike(left: BoundedWork, right: BoundedWork) -> tuple[BoundedWork, BoundedWork]:

@@ -274,7 +274,7 @@ TEXTS: dict[str, Any] = {
     },
 }
 CROSSED = "t CROSS JOIN RANGE(10000) r(x)"
-COPIED = [
+READ = [
     f"SELECT COUNT(*) FROM (SELECT DISTINCT who, s, x FROM {CROSSED} WHERE n = 5)",
     f"SELECT COUNT(*) FROM (SELECT DISTINCT who, s || x AS y FROM {CROSSED} WHERE n = 5)",
     f"SELECT COUNT(*) FROM (SELECT who, x, MAX(s) AS y FROM {CROSSED} WHERE n = 5 GROUP BY who, x) WHERE y > 'a'",
@@ -282,6 +282,7 @@ COPIED = [
     "SELECT COUNT(*) FROM (SELECT who, MAX(s) OVER (PARTITION BY who ORDER BY x ROWS BETWEEN 99 PRECEDING AND CURRENT "
     "ROW) AS m FROM t CROSS JOIN RANGE(100) r(x) WHERE n = 5) WHERE m > 'a'",
 ]
+COPIED = [sql.replace("FROM t ", "FROM (SELECT who, n, LEFT(s, 32) AS s FROM t) t ") for sql in READ]
 
 
 def texts(*people: tuple[str, str]) -> duckdb.DuckDBPyConnection:
@@ -308,18 +309,53 @@ def test_no_long_text_is_held_many_times(sql: str) -> None:
     assert max(peaks) < 3 * peaks[0] + 50 * 2**20
 
 
-def test_texts_that_are_copied_are_short() -> None:
+NOTES, LISTS = "(SELECT * FROM t WHERE {}) u", "CROSS JOIN RANGE(9) r(x)"
+LONG_TEXTS = {
+    f"t {LISTS} WHERE LENGTH(s) = 129 AND n + x > 6": True,
+    f"t {LISTS} WHERE LENGTH(s) > 120 + x": False,
+    f"(SELECT t.*, x FROM t {LISTS}) u WHERE x > 3": True,
+    f"(SELECT t.*, x FROM t {LISTS}) u WHERE LENGTH(s) = 129": False,
+    f"{NOTES.format('LENGTH(s) = 129')} {LISTS}": True,
+    f"(SELECT LENGTH(s) AS n FROM t) u {LISTS} WHERE n > 120 + x": True,
+    f"(SELECT LEFT(s, 32) AS s FROM t) u {LISTS} WHERE s || x > 'b'": True,
+    f"(SELECT LEFT(s, 33) AS s FROM t) u {LISTS} WHERE s || x > 'b'": False,
+    f"(SELECT n::VARCHAR || '!' AS s FROM t) u {LISTS} WHERE s || x > '5'": True,
+    f"(SELECT who, MAX(s) AS s FROM t GROUP BY who) u {LISTS} WHERE LENGTH(s) = 129": True,
+    f"(SELECT who, MAX(s) AS s FROM t GROUP BY who) u {LISTS} WHERE LENGTH(s) > x": False,
+    "t a JOIN t b ON a.who = b.who AND LENGTH(b.s) = 129 AND a.n <= b.n": True,
+    "t a JOIN t b ON a.who = b.who AND a.s = b.s": False,
+    "t a JOIN t b ON a.who = b.who JOIN t c ON a.who = c.who WHERE LENGTH(a.s) > 1 AND LENGTH(c.s) > 1": True,
+    "t a LEFT JOIN t b ON a.who = b.who AND LENGTH(b.s) = 129 AND a.n <= b.n WHERE a.n = 5": True,
+    "t a LEFT JOIN t b ON a.who = b.who AND a.n <= b.n AND LENGTH(b.s) > 1 WHERE LENGTH(b.s) > 1": False,
+    "t a FULL JOIN t b ON a.who = b.who AND LENGTH(b.s) = 129 AND a.n <= b.n": False,
+    "t a WHERE a.n = 5 AND EXISTS (SELECT 1 FROM t b WHERE a.who = b.who AND LENGTH(b.s) = 129 AND b.n >= a.n)": True,
+    "t a WHERE a.n = 5 AND NOT EXISTS (SELECT 1 FROM t b WHERE a.who = b.who AND LENGTH(b.s) > 9 AND b.n >= a.n)": True,
+}
+
+
+@pytest.mark.parametrize("rows", LONG_TEXTS)
+def test_long_texts_are_read_before_rows_are_multiplied_or_not_at_all(rows: str) -> None:
+    """None is silently NULL: the answer is that of plain SQL, or none."""
+    sql = f"SELECT COUNT(*) FROM {rows}"
     with texts(("long", "x" * 129), ("short", "x" * 128)) as database, connected(database) as conn:
-        for times, found in ((8, [(8,)]), (9, [(0,)])):
-            asked = f"SELECT COUNT(*) FROM t CROSS JOIN RANGE({times}) r(x) WHERE LENGTH(s) = 129"
-            assert conn.execute(asked, max_rows_per_group=100).fetchall() == found
-        cursor = conn.execute("SELECT COUNT(*) FROM t a JOIN t b USING (who) WHERE b.s <> 'a'", max_rows_per_group=9)
-        assert cursor.fetchall() == [(1,)]
-        cursor = conn.execute("SELECT COUNT(*) FROM t a JOIN t b USING (who) JOIN RANGE(9) r(x) ON a.s || x <> 'a'")
-        assert any("texts of more than 128 bytes are NULL" in note for note in cursor.notes)
+        if LONG_TEXTS[rows]:
+            assert conn.execute(sql, max_rows_per_group=100).fetchall() == database.execute(sql).fetchall()
+        else:
+            with pytest.raises(dpsql.Unsupported, match="reads a text that may have more than 128 bytes"):
+                conn.execute(sql)
 
 
-MUCH = "||".join(["s"] * 40)
+@pytest.mark.parametrize("sql", READ)
+def test_where_a_long_text_would_be_read_is_shown(sql: str) -> None:
+    with texts() as database, connected(database) as conn:
+        with pytest.raises(dpsql.Unsupported, match="more than 128 bytes") as caught:
+            conn.explain(sql)
+        assert "LEFT(text, 32)" in str(caught.value)
+        assert conn.explain(COPIED[READ.index(sql)]).releases
+
+
+MUCH, LONGER = "||".join(["s"] * 40), "||".join(["s"] * 9)
+SHORT = CROSSED.replace("t ", "(SELECT who, LEFT(s, 32) AS s FROM t) t ", 1)
 WIDE = ", ".join(f"x + {number} AS c{number}" for number in range(65))
 TOO_MUCH = {
     f"SELECT COUNT(*) FROM t WHERE LENGTH({MUCH}) > 1 AND LENGTH({MUCH} || '!') > 1": "made of one row",
@@ -328,8 +364,8 @@ TOO_MUCH = {
     f"SELECT COUNT(*) FROM (SELECT DISTINCT who, {WIDE} FROM {CROSSED})": "more than 1,024 bytes",
     f"SELECT COUNT(*) FROM (SELECT DISTINCT who, x, '{'!' * 1_100}' AS y FROM {CROSSED})": "more than 1,024 bytes",
     f"SELECT COUNT(*) FROM (SELECT DISTINCT who, x, y FROM {CROSSED}, (VALUES ('{'!' * 1_100}')) v(y))": "1,024 bytes",
-    f"SELECT COUNT(*) FROM (SELECT DISTINCT who, x, s || s || s || s || s || s || s || s || s FROM {CROSSED})": "1,024",
-    f"SELECT COUNT(DISTINCT s || s || s || s || s || s || s || s || s) FROM {CROSSED}": "1,024 bytes",
+    f"SELECT COUNT(*) FROM (SELECT DISTINCT who, x, {LONGER} FROM {SHORT}) ": "1,024",
+    f"SELECT COUNT(DISTINCT {LONGER}) FROM {SHORT}": "1,024 bytes",
 }
 
 
