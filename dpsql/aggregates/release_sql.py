@@ -69,6 +69,7 @@ from dpsql.expressions.tree import Column, names_read, substituted
 from dpsql.relation.scan_sql import as_stored, listed_keys
 from dpsql.relation.sql import domain_sql, relation_sql
 from dpsql.relation.units import scans_of
+from dpsql.relation.work import reading_asked_units
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
@@ -181,7 +182,9 @@ GROUP_RANK, VALUE_RANK = "_rank", "_value_rank"
 def release_sql(release: Release) -> Query:
     """The whole release. Its blanks are the salt, which decides which of a unit's groups and values count, and for each
     quantile how many ranks on both sides its mechanism looks at, by its column."""
-    writer = ReleaseWriter(release)
+    aggregate = release.aggregate
+    aggregate = replace(aggregate, source=reading_asked_units(aggregate.source))
+    writer = ReleaseWriter(replace(release, aggregate=aggregate))
     branches = [writer.over_distinct(base) for base in writer.distinct_bases()]
     branches += [profile_sql(writer, drawn) for drawn in release.statistics]
     if has_sums(release):

@@ -21,10 +21,8 @@ from dpsql.expressions.narrow import is_clamped
 from dpsql.expressions.properties import range_of
 from dpsql.expressions.tree import Call, properties_of
 from dpsql.intervals import for_all
-from dpsql.limits import LONGEST_COPIED
 from dpsql.pipeline.allocate import AUTO_BOUNDS, DIAGNOSING
 from dpsql.pipeline.auto_bounds import format_clipped
-from dpsql.relation.widths import shortens_texts
 from dpsql.relation.work import heaviest_counted
 from dpsql.result import asked_on
 
@@ -152,8 +150,6 @@ def heavy_unit_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
 def _left_out(release: Release) -> Iterator[str]:
     if (most := heaviest_counted(release.aggregate.source)) is not None:
         yield f"people with more than {most:,} rows are left out, because the query multiplies each person's rows"
-        if shortens_texts(release.aggregate):
-            yield f"for the same reason, texts of more than {LONGEST_COPIED} bytes are NULL"
 
 
 def constant_note(releases: Sequence[CalibratedRelease]) -> Iterator[str]:

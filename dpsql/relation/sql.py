@@ -81,7 +81,7 @@ from dpsql.relation.relation import (
     Window,
 )
 from dpsql.relation.scan_sql import scan_sql, with_stored_tests
-from dpsql.relation.units import is_tracked, scans_of
+from dpsql.relation.units import is_tracked, one_row_per_unit, scans_of
 from dpsql.schema.types import Boolean, Double, Integer, Text
 
 if TYPE_CHECKING:
@@ -313,8 +313,8 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
         case Window():
             return window_sql(relation, names, relation_sql)
         case LightUnits(source, most_rows):
-            rows = relation_sql(source, names)
-            return light_units_sql(_with_short_units(source, names, rows), names, most_rows)
+            rows = _with_short_units(source, names, relation_sql(source, names))
+            return rows if one_row_per_unit(source) else light_units_sql(rows, names, most_rows)
 
 
 def distinct(below: Query, unit: list[Alias], names: Iterable[str]) -> Select:

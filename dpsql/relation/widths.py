@@ -4,18 +4,19 @@
     SELECT DISTINCT s, x FROM t, RANGE(10000) r(x)    one text is held 10,000 times
 
 A text has at most LONGEST_TEXT bytes where it is read (scan_sql.py). All texts made of one row may be MOST_TEXT times
-as long. Where a row is multiplied into more than MOST_COPIES, texts longer than LONGEST_COPIED are NULL, and what is
-computed above has at most WIDEST_COPIED bytes in a row. docs/proofs/work.md.
+as long. Where a row is multiplied into more than MOST_COPIES, texts that may be longer than LONGEST_COPIED are not
+read, and what is computed above has at most WIDEST_COPIED bytes in a row. docs/proofs/work.md.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, Column, Literal, names_read, properties_of
+from dpsql.expressions.tree import Call, Column, Literal, columns_of, names_read, properties_of
 from dpsql.limits import LONGEST_COPIED, MOST_TEXT, WIDEST_COPIED
 from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import (
@@ -24,10 +25,14 @@ from dpsql.relation.relation import (
     Filter,
     Join,
     LightUnits,
+    Mark,
     PerUnit,
     Project,
     Relation,
+    Scan,
     SemiJoin,
+    SetOp,
+    Unit,
     ValuesTable,
     Window,
 )
@@ -39,9 +44,11 @@ if TYPE_CHECKING:
 
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression, Known
-    from dpsql.relation.relation import Aggregate
 
 NUMBER_BYTES = 16
+NUMBER_LETTERS = 64
+"""The most bytes of a number, a date or a truth value that is written as text."""
+LETTER_BYTES = 4
 
 # -- texts made of one row ---------------------------------------------------------------------------------------------
 
@@ -135,11 +142,18 @@ def _is_open_text(properties: Properties) -> bool:
 
 
 def shortened(relation: Relation) -> Relation:
-    """The same rows; longer texts than may be copied are NULL."""
+    """The same rows; longer texts than may be copied are NULL. Who reads one that may be longer is refused."""
     known = facts_of(relation).any_row
-    if not any(map(_is_open_text, known.values())):
+    if not _cut(relation):
         return relation
     return Project(relation, tuple((name, _short(name, properties)) for name, properties in known.items()))
+
+
+def _cut(relation: Relation) -> set[str]:
+    """The columns whose texts may be longer than may be copied."""
+    known = facts_of(relation).any_row
+    open_texts = {name for name, properties in known.items() if _is_open_text(properties)}
+    return {name for name in open_texts if _longest(Column(name, Text()), relation) > LONGEST_COPIED}
 
 
 def _short(name: str, properties: Properties) -> Expression:
@@ -151,14 +165,83 @@ def _short(name: str, properties: Properties) -> Expression:
     return Call(FUNCTIONS["CASE"], (fits, column, Literal(None, Text())), Text())
 
 
-def shortens_texts(aggregate: Aggregate) -> bool:
-    """Whether a text is read that may be NULL because its row is multiplied."""
-    above = list(_above_light_units(aggregate.source))
-    read = [expression for part in above for expression, _ in _computed(part)]
-    read += [*aggregate.keys, *(argument for call in aggregate.calls for argument in call.arguments)]
-    light = [light.source for part in above for light in below(part) if isinstance(light, LightUnits)]
-    short = [name for part in light if isinstance(part, Project) for name, value in part.columns if _makes_text(value)]
-    return not names_read(*read).isdisjoint(short)
+def _longest(expression: Expression, source: Relation) -> float:
+    """The most bytes of a text over these rows; infinity if that is not known."""
+    properties = properties_of(expression, facts_of(source).any_row)
+    if not isinstance(properties.type, Text):
+        return NUMBER_LETTERS
+    if properties.values is not None:
+        return _bytes(properties)
+    match expression:
+        case Column(name):
+            return _longest_column(name, source)
+        case Call(function, (_, *_, Literal(int() as letters))) if function.name in ("LEFT", "RIGHT", "SUBSTRING"):
+            is_length = function.name != "SUBSTRING" or len(expression.arguments) == 3
+            return LETTER_BYTES * abs(letters) if is_length and letters >= 0 else math.inf
+        case Call(function, arguments) if function.name in ("||", "CONCAT") or function.name.startswith("CAST AS"):
+            return sum(_longest(argument, source) for argument in arguments)
+    return math.inf
+
+
+def _longest_column(name: str, relation: Relation) -> float:
+    column = Column(name, Text())
+    match relation:
+        case Scan(unit=Unit(path=(), column=unit), columns=columns):
+            # Units of longer names are left out.
+            is_unit = any(scanned.name == name and scanned.declared == unit for scanned in columns)
+            return LONGEST_COPIED if is_unit else math.inf
+        case Project(source, made) | PerUnit(source, made):
+            return next((_longest(value, source) for alias, value in made if alias == name), math.inf)
+        case Join(left, right):
+            return _longest(column, left if name in facts_of(left).any_row else right)
+        case SetOp(_, left, right):
+            return max(_longest(column, left), _longest(column, right))
+        case Filter(source) | SemiJoin(source) | Distinct(source) | LightUnits(source) | Window(source):
+            return _longest(column, source) if name in facts_of(source).any_row else math.inf
+        case Mark(test):
+            return _longest(column, test.source)
+    return math.inf
+
+
+def check_copied(relation: Relation, above: Iterable[Expression]) -> None:
+    """Refuses to read a text of multiplied rows that may be longer than may be copied."""
+    for light, read in _light_units_read(relation, names_read(*above)):
+        source = light.source
+        if isinstance(source, Project):
+            known = facts_of(source.source).any_row
+            made = dict(source.columns)
+            cut = {name for name in _cut(source.source) & read if made.get(name) == _short(name, known[name])}
+            if cut:
+                raise _too_long(relation, above, cut)
+
+
+def _too_long(relation: Relation, above: Iterable[Expression], names: set[str]) -> Unsupported:
+    read = [*above, *(expression for part in parts_of(relation) for expression, _ in _computed(part))]
+    places = (column.at for expression in read for column in columns_of(expression) if column.name in names)
+    return Unsupported(
+        f"the query multiplies a person's rows, and then reads a text that may have more than {LONGEST_COPIED} bytes",
+        at=next((place for place in places if place is not None), None),
+        hint=f"in a subquery, before its rows are multiplied, filter by the text or select "
+        f"LEFT(text, {LONGEST_COPIED // LETTER_BYTES}); or let the data owner declare its values",
+    )
+
+
+def _light_units_read(relation: Relation, names: set[str]) -> Iterator[tuple[LightUnits, set[str]]]:
+    """The light units below, and which of their columns are read; the same as relation_sql selects."""
+    if isinstance(relation, LightUnits):
+        yield relation, names
+    read = names | names_read(*(expression for expression, _ in _computed(relation)))
+    match relation:
+        case Project(columns=columns):
+            read = names_read(*(value for name, value in columns if name in names))
+        case Distinct() | SetOp():
+            is_compared = not (isinstance(relation, SetOp) and relation.kind == "UNION ALL")
+            read = {*facts_of(relation).any_row} if is_compared else names
+        case Mark(test):
+            read = names | names_read(test.condition)
+    parts = (relation.test.source, relation.test.other) if isinstance(relation, Mark) else below(relation)
+    for part in parts:
+        yield from _light_units_read(part, read & facts_of(part).any_row.keys())
 
 
 def check_width(relation: Relation, above: Iterable[Expression]) -> None:

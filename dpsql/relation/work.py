@@ -8,7 +8,9 @@ Otherwise one person's presence would show in the time or memory that a question
 multiplied reads *light* units only: people with more than a public number of rows are left out where the rows are read,
 before they are multiplied (`LightUnits`). That number is chosen so that nobody has more than MOST_ROWS_OF_ONE rows, or
 comparisons, at any step; where it would be too small to be of use the question is refused. Rows that are merely read,
-filtered, sorted or grouped are not limited: that work is in proportion to the person's own rows. docs/proofs/work.md.
+filtered, sorted or grouped are not limited: that work is in proportion to the person's own rows.
+
+A condition on the person is applied to every table (`reading_asked_units`). docs/proofs/work.md.
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dpsql.engine_sql.build import UNIT
 from dpsql.errors import Unsupported
-from dpsql.expressions.narrow import conjuncts
-from dpsql.expressions.tree import Column, names_read
+from dpsql.expressions.narrow import MIRRORED, conjuncts
+from dpsql.expressions.properties import maybe_null
+from dpsql.expressions.tree import Call, Column, columns_of, names_read, substituted
 from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
 from dpsql.relation.facts import equated, facts_of
 from dpsql.relation.relation import (
+    OF_THE_LEFT,
     CrossUnitJoin,
     Distinct,
     Filter,
@@ -34,17 +39,20 @@ from dpsql.relation.relation import (
     Scan,
     SemiJoin,
     SetOp,
+    Unit,
     ValuesTable,
     Window,
 )
 from dpsql.relation.sql import most_matches_sql, rows_per_unit, truth
-from dpsql.relation.units import is_tracked, one_row_per_unit, parts_of
-from dpsql.relation.widths import check_texts, check_width, shortened
+from dpsql.relation.units import is_tracked, memoized_on_node, one_row_per_unit, parts_of
+from dpsql.relation.widths import check_copied, check_texts, check_width, shortened
+from dpsql.schema.types import Integer, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dpsql.engine_sql.tree import Query
+    from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import Frame
     from dpsql.relation.sql import CountPublic
@@ -67,13 +75,15 @@ class Growth:
 
     @property
     def is_linear(self) -> bool:
-        """Whether the work is proportional to the person's own rows."""
-        return self.degree == 0 or (self.degree == 1 and self.factor <= MOST_COPIES)
+        """Whether the work is proportional to the person's own rows, or to one row."""
+        return self.degree <= 1 and self.factor <= MOST_COPIES
 
     @property
     def most_rows(self) -> int:
         """The largest n that gives at most MOST_ROWS_OF_ONE rows; 0 if there is none."""
-        n = int((MOST_ROWS_OF_ONE / self.factor) ** (1 / self.degree)) + 1 if self.degree else MOST_ROWS_OF_ONE
+        if self.degree == 0:
+            return MOST_ROWS_OF_ONE if self.factor <= MOST_ROWS_OF_ONE else 0
+        n = int((MOST_ROWS_OF_ONE / self.factor) ** (1 / self.degree)) + 1
         while n and self.factor * n**self.degree > MOST_ROWS_OF_ONE:
             n -= 1
         return n
@@ -92,6 +102,8 @@ class BoundedWork:
     growth: Growth
     limited: bool = False
     """Whether n counts the rows of light units only."""
+    tested: Conditions = ()
+    """Conditions that all rows satisfy, tested where no text is cut yet."""
 
 
 def bound_work(
@@ -108,19 +120,22 @@ def bound_work(
         if worst.most_rows < FEWEST_ROWS_OF_ONE:
             raise _too_much(worst)
         bounded = _decided(bounded, worst.most_rows)
+        check_copied(bounded, above)
         check_width(bounded, above)
     return bounded if bounding.steps or heaviest_counted(bounded) else relation, tuple(bounding.presumed)
 
 
 def heaviest_counted(relation: Relation) -> int | None:
     """The most rows that a person may have below a multiplying step; None if nobody is left out."""
-    return min((part.most_rows for part in parts_of(relation) if isinstance(part, LightUnits)), default=None)
+    light = (part for part in parts_of(relation) if isinstance(part, LightUnits))
+    return min((part.most_rows for part in light if not one_row_per_unit(part)), default=None)
 
 
 def _too_much(worst: Growth) -> Unsupported:
+    few = f"{FEWEST_ROWS_OF_ONE} rows" if worst.degree else "one row"
     made = f"{worst.factor * FEWEST_ROWS_OF_ONE**worst.degree:,}"
     return Unsupported(
-        f"the query turns {FEWEST_ROWS_OF_ONE} rows of one person into {made}: the limit is {MOST_ROWS_OF_ONE:,}",
+        f"the query turns {few} of one person into {made}: the limit is {MOST_ROWS_OF_ONE:,}",
         hint="join fewer lists, join the same person's rows less often or by a unique key, or aggregate before joining",
     )
 
@@ -148,7 +163,9 @@ class _Bounding:
             case LightUnits(_, most_rows):
                 return BoundedWork(relation, Growth(most_rows, 0))
             case Filter(source, condition):
-                return _above(relation, self.visit(source, (*given, *conjuncts(condition))))
+                bounded = self.visit(source, (*given, *conjuncts(condition)))
+                left = _untested(condition, bounded)
+                return bounded if left is None else replace(bounded, relation=Filter(bounded.relation, left))
             case Join():
                 return self._join(relation, given)
             case CrossUnitJoin(left=left, right=right):
@@ -183,7 +200,7 @@ class _Bounding:
         bounded = self.visit(rows, given)
         copies = Growth(self._matches(rows, public, met), 0)
         bounded, _ = self._multiplied(bounded, BoundedWork(public, copies), (given, ()))
-        changed: dict[str, Any] = {side: bounded.relation}
+        changed: dict[str, Any] = {side: bounded.relation, "condition": _untested(join.condition, bounded)}
         return replace(bounded, relation=replace(join, **changed), growth=bounded.growth * copies)
 
     def _matches(self, rows: Relation, public: Relation, conditions: Conditions) -> int:
@@ -212,7 +229,11 @@ class _Bounding:
             joined = BoundedWork(join, left.growth * right.growth, left.limited or right.limited)
         unmatched = {"INNER": (), "LEFT": (left,), "RIGHT": (right,), "FULL": (left, right)}[join.kind]
         growth = sum((side.growth for side in unmatched if side is not joined), start=joined.growth)
-        return BoundedWork(replace(join, left=left.relation, right=right.relation), growth, joined.limited)
+        condition = _untested(join.condition, left, right) if join.kind != "FULL" else join.condition
+        made = replace(join, left=left.relation, right=right.relation, condition=condition)
+        # A row without a partner has NULL in place of the other side.
+        kept = {"INNER": (left, right), "LEFT": (left,), "RIGHT": (right,), "FULL": ()}[join.kind]
+        return BoundedWork(made, growth, joined.limited, tuple(test for side in kept for test in side.tested))
 
     def _multiplied(
         self, left: BoundedWork, right: BoundedWork, tests: tuple[Conditions, Conditions]
@@ -242,7 +263,8 @@ class _Bounding:
             other = BoundedWork(semi.other, Growth(copies, 0))
         if not _is_looked_up(semi, tests):
             source, other = self._multiplied(source, other, (given, tests))
-        return replace(semi, source=source.relation, other=other.relation), source
+        condition = semi.condition if semi.compared else _untested(semi.condition, source, other)
+        return replace(semi, source=source.relation, other=other.relation, condition=condition), source
 
     def _set_operation(self, both: SetOp) -> BoundedWork:
         left, right = _alike(self.visit(both.left, ()), self.visit(both.right, ()))
@@ -257,21 +279,39 @@ class _Bounding:
         widths = [_width(call.frame) for _, call in window.columns if call.frame is not None]
         known = [width for width in widths if width is not None]
         frame = source if len(known) < len(widths) else BoundedWork(window, Growth(max(known, default=1), 0))
+        if source.growth.degree == 0:
+            frame = replace(frame, growth=Growth(min(frame.growth.factor, source.growth.factor), 0))
         return _above(window, self._multiplied(source, frame, ((), ()))[0])
 
 
-def _above(relation: Filter | PerUnit | Project | Distinct | Window, source: BoundedWork) -> BoundedWork:
-    return replace(source, relation=replace(relation, source=source.relation))
+def _above(relation: PerUnit | Project | Distinct | Window, source: BoundedWork) -> BoundedWork:
+    return replace(source, relation=replace(relation, source=source.relation), tested=())
+
+
+def _untested(condition: Expression | None, *sides: BoundedWork) -> Expression | None:
+    """What is left of a condition where its tests of long texts were made below."""
+    if condition is None:
+        return None
+    made = {test for side in sides for test in side.tested if _reads_text(test)}
+    parts = list(conjuncts(condition))
+    left = [part for part in parts if part not in made]
+    return condition if len(left) == len(parts) else _joined("AND", left) if left else None
+
+
+def _reads_text(test: Expression) -> bool:
+    return any(isinstance(column.type, Text) for column in columns_of(test))
 
 
 def _limited(rows: BoundedWork, tests: Conditions) -> BoundedWork:
     """Light units alone. Rows that fail one of the tests are dropped later anyway, so they need not count."""
-    if rows.limited or rows.growth.degree == 0:
+    if rows.limited or not is_tracked(rows.relation):
         return rows
     own = facts_of(rows.relation).any_row.keys()
     about = [part for part in tests if names_read(part) and names_read(part) <= own]
-    tested = Filter(rows.relation, truth("AND", *about) if len(about) > 1 else about[0]) if about else rows.relation
-    return BoundedWork(LightUnits(shortened(tested), UNDECIDED), OWN, limited=True)
+    tested = Filter(rows.relation, _joined("AND", about)) if about else rows.relation
+    if rows.growth.degree == 0:
+        return BoundedWork(LightUnits(shortened(tested), rows.growth.factor), rows.growth, True, tuple(about))
+    return BoundedWork(LightUnits(shortened(tested), UNDECIDED), OWN, True, tuple(about))
 
 
 def _alike(left: BoundedWork, right: BoundedWork) -> tuple[BoundedWork, BoundedWork]:
@@ -347,3 +387,200 @@ def _renamed(key: frozenset[str], columns: tuple[tuple[str, Expression], ...]) -
     names = {value.name: name for name, value in columns if isinstance(value, Column)}
     if key <= names.keys():
         yield frozenset(names[part] for part in key)
+
+
+# -- asked units -------------------------------------------------------------------------------------------------------
+# Where rows of some units alone can pass, every table is read for those units alone.
+#
+#     t a JOIN v b USING (uid) WHERE a.uid = 42        of b too, only rows WHERE uid = 42
+#
+# Otherwise an engine that finds nobody on one side never works on the other: one person's presence would take as long
+# as all of v. The condition itself stays where it is, so the added ones only drop rows that it would drop later.
+
+NULL_ON_NULL = {*MIRRORED, "<>", "+", "-", "*", "/", "//", "%", "NOT", "negate", "ABS"}
+"""Functions that are NULL if one of their arguments is."""
+
+
+@dataclass(frozen=True)
+class UnitTest:
+    """A condition on the unit, as a column of this name."""
+
+    condition: Expression
+    read_as: Properties
+    """How the unit is read: a clamped one may satisfy other conditions."""
+
+
+@dataclass(frozen=True)
+class UnitColumn:
+    """A column that has the unit of each row; one that is not `always` there may be NULL instead."""
+
+    read_as: Properties
+    always: bool
+
+
+def reading_asked_units(relation: Relation, given: tuple[UnitTest, ...] = ()) -> Relation:
+    """The relation over fewer rows: at each table, units that pass what is `given` and what the relation implies."""
+    if not is_tracked(relation):
+        return relation
+    given = tuple(dict.fromkeys((*given, *_implied(relation))))
+    match relation:
+        case Scan():
+            return _of_units(relation, given)
+        case Filter(Scan() as scan):
+            return replace(relation, source=_of_units(scan, [test for test in given if test not in _implied(relation)]))
+        case ValuesTable() | CrossUnitJoin():
+            return relation
+        case SemiJoin():
+            return _with_asked_units(relation, given)
+        case Mark(test):
+            return replace(relation, test=_with_asked_units(test, given))
+        case Join(left, right, kind, condition):
+            # A row that an outer join may leave without a partner passes the condition if it has one.
+            met = _unit_tests(condition, {**_unit_columns(left), **_unit_columns(right)}) if kind != "FULL" else ()
+            return replace(
+                relation,
+                left=reading_asked_units(left, (*given, *met) if kind == "RIGHT" else given),
+                right=reading_asked_units(right, (*given, *met) if kind == "LEFT" else given),
+            )
+        case SetOp(_, left, right):
+            return replace(relation, left=reading_asked_units(left, given), right=reading_asked_units(right, given))
+    return replace(relation, source=reading_asked_units(relation.source, given))
+
+
+def _with_asked_units(semi: SemiJoin, given: tuple[UnitTest, ...]) -> SemiJoin:
+    # Beside IN, any row with a NULL may leave the match open.
+    met = () if semi.compared else _unit_tests(semi.condition, _tested_columns(semi))
+    other = reading_asked_units(semi.other, (*given, *met))
+    return replace(semi, source=reading_asked_units(semi.source, given), other=other)
+
+
+def _of_units(scan: Scan, tests: Iterable[UnitTest]) -> Relation:
+    names = {column.read_as: name for name, column in _unit_columns(scan).items()}
+    parts = [
+        substituted(test.condition, {Column(UNIT, test.read_as.type): Column(names[test.read_as], test.read_as.type)})
+        for test in tests
+        if test.read_as in names
+    ]
+    return Filter(scan, _joined("AND", parts)) if parts else scan
+
+
+@memoized_on_node
+def _implied(relation: Relation) -> tuple[UnitTest, ...]:
+    """What the unit of every row of the relation satisfies."""
+    match relation:
+        case Scan() | ValuesTable() | CrossUnitJoin():
+            return ()
+        case Filter(source, condition):
+            return (*_implied(source), *_unit_tests(condition, _unit_columns(source)))
+        case SemiJoin(source, other, condition, negated):
+            if negated:
+                return _implied(source)
+            return (*_implied(source), *_implied(other), *_unit_tests(condition, _tested_columns(relation)))
+        case Join(left, right, kind, condition):
+            met = _unit_tests(condition, _unit_columns(relation)) if kind == "INNER" else ()
+            kept = {"INNER": (left, right), "LEFT": (left,), "RIGHT": (right,), "FULL": ()}[kind]
+            return (*met, *(test for side in kept for test in _implied(side)))
+        case SetOp(kind, left, right):
+            if kind in OF_THE_LEFT:
+                return (*_implied(left), *(_implied(right) if kind.startswith("INTERSECT") else ()))
+            return tuple(test for test in _implied(left) if test in _implied(right))
+    return _implied(relation.source)
+
+
+def _unit_tests(condition: Expression | None, columns: Mapping[str, UnitColumn]) -> tuple[UnitTest, ...]:
+    """What the unit satisfies wherever the condition holds."""
+    parts = [] if condition is None else [_unit_test(part, columns) for part in conjuncts(condition)]
+    return tuple(part for part in parts if part is not None)
+
+
+def _unit_test(part: Expression, columns: Mapping[str, UnitColumn]) -> UnitTest | None:
+    if isinstance(part, Call) and part.function.name in ("AND", "OR"):
+        found = [_unit_test(below, columns) for below in part.arguments]
+        known = [test for test in found if test is not None]
+        is_implied = known if part.function.name == "AND" else len(known) == len(found)
+        if not is_implied or len({test.read_as for test in known}) > 1:
+            return None
+        return UnitTest(_joined(part.function.name, [test.condition for test in known]), known[0].read_as)
+    read = dict(_units_read(part, columns))
+    ways = {None if column is None else column.read_as for column in read.values()}
+    if len(ways) != 1 or (way := ways.pop()) is None:
+        return None
+    unit = Column(UNIT, way.type)
+    condition = substituted(part, dict.fromkeys(read, unit))
+    # a.uid = b.uid says nothing of the unit.
+    is_trivial = isinstance(condition, Call) and set(condition.arguments) == {unit}
+    is_known = _is_null_on_null(condition) or all(column is not None and column.always for column in read.values())
+    return UnitTest(condition, way) if is_known and not is_trivial else None
+
+
+def _units_read(part: Expression, columns: Mapping[str, UnitColumn]) -> Iterator[tuple[Expression, UnitColumn | None]]:
+    """What an expression reads: units, or None for anything else."""
+    found = _unit_column(part, columns)
+    if found is not None or isinstance(part, Column):
+        yield part, found
+    elif isinstance(part, Call):
+        for argument in part.arguments:
+            yield from _units_read(argument, columns)
+
+
+def _joined(operator: str, parts: Sequence[Expression]) -> Expression:
+    return truth(operator, *parts) if len(parts) > 1 else parts[0]
+
+
+def _is_null_on_null(part: Expression) -> bool:
+    """Whether it is NULL where a column that it reads is."""
+    if not isinstance(part, Call):
+        return True
+    if part.function.name == "IN":
+        return _is_null_on_null(part.arguments[0]) and not names_read(*part.arguments[1:])
+    return part.function.name in NULL_ON_NULL and all(map(_is_null_on_null, part.arguments))
+
+
+def _tested_columns(semi: SemiJoin) -> Mapping[str, UnitColumn]:
+    return {**_unit_columns(semi.source), **_unit_columns(semi.other)}
+
+
+@memoized_on_node
+def _unit_columns(relation: Relation) -> Mapping[str, UnitColumn]:
+    """The columns that have the unit of each row."""
+    match relation:
+        case Scan(unit=Unit(path=()) as unit, columns=columns):
+            return {
+                column.name: UnitColumn(maybe_null(column.properties, missing=True), always=True)
+                for column in columns
+                if column.declared == unit.column and isinstance(column.properties.type, Integer | Text)
+            }
+        case Scan() | ValuesTable() | CrossUnitJoin():
+            return {}
+        case Project(source, columns):
+            return _passed_units(columns, _unit_columns(source))
+        case PerUnit(source, keys):
+            return _passed_units(keys, _unit_columns(source))
+        case Join(left, right, kind):
+            return _maybe(left, kind in ("RIGHT", "FULL")) | _maybe(right, kind in ("LEFT", "FULL"))
+        case SetOp(_, left, right):
+            others = _unit_columns(right)
+            return {name: column for name, column in _unit_columns(left).items() if others.get(name) == column}
+    return _unit_columns(relation.source)
+
+
+def _maybe(side: Relation, missing: bool) -> dict[str, UnitColumn]:
+    columns = _unit_columns(side)
+    return {name: replace(column, always=column.always and not missing) for name, column in columns.items()}
+
+
+def _passed_units(
+    made: tuple[tuple[str, Expression], ...], columns: Mapping[str, UnitColumn]
+) -> Mapping[str, UnitColumn]:
+    return {name: found for name, value in made if (found := _unit_column(value, columns)) is not None}
+
+
+def _unit_column(value: Expression, columns: Mapping[str, UnitColumn]) -> UnitColumn | None:
+    """A unit by another name; COALESCE chooses one of them."""
+    if isinstance(value, Column):
+        return columns.get(value.name)
+    if isinstance(value, Call) and value.function.name == "COALESCE":
+        found = [_unit_column(part, columns) for part in value.arguments]
+        if found[0] is not None and all(part is not None and part.read_as == found[0].read_as for part in found):
+            return replace(found[0], always=False)
+    return None
