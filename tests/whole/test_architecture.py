@@ -308,9 +308,14 @@ def module_name(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "dpsql").rglob("*.py")), ids=module_name)
-def test_the_architecture_holds(file: Path) -> None:
-    assert violations(module_name(file), file.read_text(encoding="utf-8")) == []
+def test_the_architecture_holds() -> None:
+    """Every offender at once, as file and line."""
+    found = [
+        f"{file.relative_to(ROOT)}: {violation}"
+        for file in sorted((ROOT / "dpsql").rglob("*.py"))
+        for violation in violations(module_name(file), file.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n" + "\n".join(found)
 
 
 def test_the_architecture_is_drawn_as_it_is_built() -> None:
