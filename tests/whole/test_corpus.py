@@ -60,7 +60,7 @@ class Query:
 
 
 def read(path: Path) -> list[Query]:
-    topics = yaml.safe_load(path.read_text(encoding="utf-8"))
+    topics = yaml.load(path.read_bytes(), yaml.CSafeLoader)  # in a tenth of the time
     return [
         Query(
             path.stem, topic, **({"sql": entry} if isinstance(entry, str) else entry), spelled=path.parent == SPELLINGS
