@@ -10,6 +10,7 @@ import inspect
 import statistics
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +39,14 @@ def lines_of(path: Path) -> int:
 def nodes(kinds: type[ast.AST] | tuple[type[ast.AST], ...]) -> Iterator[tuple[str, Any]]:
     """Each such node of the code, with the name of its module."""
     for path in sorted((ROOT / "dpsql").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, kinds):
                 yield name_of(path), node
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text("utf-8"))))
 
 
 def importers() -> dict[str, set[str]]:

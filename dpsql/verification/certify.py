@@ -7,6 +7,7 @@ import re
 import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import ceil, floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +27,7 @@ from dpsql.schema.model import Schema, UnitPath
 from dpsql.synthetic import adversarial_tables, conforming_tables, fill_case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from fractions import Fraction
 
     from dpsql.connection import Connection
@@ -189,7 +190,8 @@ def read_cases(path: Path) -> CaseFile:
     return CaseFile(path.stem, Schema.model_validate(content["schema"]), content["create"], tuple(cases))
 
 
-def case_files() -> dict[str, CaseFile]:
+@cache
+def case_files() -> Mapping[str, CaseFile]:
     return {path.stem: read_cases(path) for path in sorted((DATA / "cases").glob("*.yaml"))}
 
 

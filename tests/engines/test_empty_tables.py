@@ -11,6 +11,7 @@ import runpy
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,17 +51,16 @@ FOUND = [
 """Each of them was charged and failed, on one of the engines."""
 
 
-def questions() -> Iterator[Question]:
-    yield from FOUND
-    for file in CASE_FILES.values():
-        for case in file.cases:
-            yield Question(file.name, case.sql, case.parameters, case.options)
-    for query in runpy.run_path(str(HERE / "whole" / "test_corpus.py"))["QUERIES"]:
-        yield Question(query.file, query.sql, query.parameters, query.options or {}, query.dialect)
+@cache
+def questions() -> list[Question]:
+    cases = [case for file in CASE_FILES.values() for case in file.cases]
+    found = [Question(case.file, case.sql, case.parameters, case.options) for case in cases]
+    corpus = runpy.run_path(str(HERE / "whole" / "test_corpus.py"))["QUERIES"]
+    asked = [Question(query.file, query.sql, query.parameters, query.options or {}, query.dialect) for query in corpus]
+    return [*FOUND, *found, *asked]
 
 
-QUESTIONS = list(questions())
-EVERY = {"duckdb": 6, "postgresql": 8, "spark": 100}
+EVERY = {"duckdb": 12, "postgresql": 16, "spark": 100}
 """One question in so many is asked by every run of the tests; all are by `make test-long`."""
 Connect = Callable[[str, str], dpsql.Connection]
 
@@ -130,12 +130,12 @@ def test_what_once_failed_runs(empty: tuple[str, Connect]) -> None:
 
 def test_a_sample_of_all_questions_can_run(empty: tuple[str, Connect]) -> None:
     engine, connect = empty
-    assert failures(QUESTIONS[:: EVERY[engine]], connect) == []
+    assert failures(questions()[:: EVERY[engine]], connect) == []
 
 
 @pytest.mark.long
 def test_all_questions_can_run(empty: tuple[str, Connect]) -> None:
-    assert failures(QUESTIONS, empty[1]) == []
+    assert failures(questions(), empty[1]) == []
 
 
 def test_numbers_beyond_whole_ones_and_noise_beyond_doubles() -> None:

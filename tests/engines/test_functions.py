@@ -20,7 +20,7 @@ from dpsql.expressions.emit import written
 from dpsql.expressions.tree import Call, Column, Expression
 from dpsql.schema.types import Text
 
-table = runpy.run_path(str(Path(__file__).parents[1] / "expressions" / "test_expression_table.py"))
+table = runpy.run_path(str(Path(__file__).parents[1] / "expressions" / "test_table.py"))
 TABLES, KINDS = table["TABLES"], table["KINDS"]
 EXPRESSIONS: list[Expression] = [table["lowered"](case.sql) for case in table["CASES"]]
 TOGETHER = 20

@@ -186,7 +186,7 @@ ALL = [(name, sql) for name, calls in EXPRESSIONS.items() for sql in calls] + [(
 
 
 def test_every_function_has_expressions() -> None:
-    """The functions that queries are mostly made of; test_expression_table.py has them all."""
+    """The functions that queries are mostly made of; test_table.py has them all."""
     assert set(EXPRESSIONS) <= set(FUNCTIONS)
 
 

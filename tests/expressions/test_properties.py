@@ -34,7 +34,7 @@ from dpsql.relation.relation import Filter, Join, Mark, Relation, SemiJoin
 from dpsql.relation.sql import relation_sql
 from dpsql.schema.types import ColumnType, Integer
 
-TABLE = runpy.run_path(str(Path(__file__).parents[1] / "expressions" / "test_expression_table.py"))
+TABLE = runpy.run_path(str(Path(__file__).parents[1] / "expressions" / "test_table.py"))
 CASES, KINDS, lowered = TABLE["CASES"], TABLE["KINDS"], TABLE["lowered"]
 WORLDS = range(4)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 from math import exp
 from typing import Any
 
@@ -12,7 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.accounting.privacy_loss import privacy_loss
+from dpsql.aggregates.measure import Average, Grid
+from dpsql.expressions.tree import Column
+from dpsql.mechanisms.data_dependent import proposed_average
+from dpsql.mechanisms.draw import Terms
 from dpsql.mechanisms.propose_test_release import StabilityTest
+from dpsql.schema.types import Integer
 
 TESTS = [
     StabilityTest(epsilon, delta)
@@ -93,3 +99,12 @@ def test_what_a_test_costs() -> None:
 def test_refuses(wrong: Any) -> None:
     with pytest.raises(ValueError, match="needs"):
         wrong()
+
+
+def test_means_that_are_one_step_apart_stay_so_when_they_are_rounded() -> None:
+    """1/2, 3/2, 5/2, ...: rounded to even, two of them would be two steps apart."""
+    terms = Terms("ptr", Fraction(1), Fraction(1), Fraction(1, 10**6), 1)
+    draw = proposed_average(Average(Column("x", Integer()), Grid(Fraction(1), 0, 10), finer=1), terms)
+    sums = np.array([1, 3, 5, 7, 9])
+    answers, _ = draw.found([sums // 2, sums % 2, np.full_like(sums, 2)])
+    assert all(later - earlier == 1 for earlier, later in pairwise(answers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -240,3 +241,19 @@ def test_what_a_free_stage_is_given_has_no_way_to_change_the_account(shop: dpsql
     assert public.budget == before, "a snapshot"
     assert list(public.budget.charges(0, 10)) == []
     assert shop.session.environment.public().budget != before
+
+
+# -- the whole of it, for one query ------------------------------------------------------------------------------------
+
+REFERENCE = "SELECT region, COUNT(*), SUM(amount) FROM orders GROUP BY region"
+TRACE = Path(__file__).parent / "reference.trace"
+REWRITE = "DPSQL_REWRITE=1 python -m pytest tests/pipeline/test_stages.py -k reference"
+
+
+def test_the_trace_of_the_reference_query_is_as_kept(shop: dpsql.Connection) -> None:
+    """What each free stage gives, as tests/pipeline/reference.trace shows it."""
+    found = str(shop.trace(REFERENCE, epsilon=1)) + "\n"
+    if "DPSQL_REWRITE" in os.environ:
+        TRACE.write_text(found, encoding="utf-8")
+    kept = TRACE.read_text(encoding="utf-8") if TRACE.exists() else ""
+    assert found == kept, f"where this is meant:  {REWRITE}"

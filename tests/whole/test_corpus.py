@@ -22,7 +22,7 @@ import yaml
 import dpsql
 
 HERE = Path(__file__).parents[1]
-CORPUS, SPELLINGS = HERE / "corpus", HERE / "spellings"
+CORPUS, SPELLINGS = HERE / "corpus", HERE / "sql" / "dialects"
 SHARE = 0.97
 """Of the answerable ones, so many are answered rightly."""
 WIDE = {"max_groups": 30, "max_rows_per_group": 20}
@@ -60,7 +60,7 @@ class Query:
 
 
 def read(path: Path) -> list[Query]:
-    topics = yaml.safe_load(path.read_text(encoding="utf-8"))
+    topics = yaml.load(path.read_bytes(), yaml.CSafeLoader)  # in a tenth of the time
     return [
         Query(
             path.stem, topic, **({"sql": entry} if isinstance(entry, str) else entry), spelled=path.parent == SPELLINGS
@@ -216,7 +216,7 @@ def check_neighbours(query: Query, session: Session, worlds: Callable[[str], Any
     found = worlds(query.file)
     own = {name: query.asked[name] for name in ("mechanism", "epsilon") if name in query.asked}
     for release in session(query).explain(query.sql, query.parameters, **own).releases:
-        if not release.measures:  # public groups alone: nothing is read; pairs are in tests/statistics
+        if not release.measures:  # public groups alone: nothing is read; pairs are in tests/mechanisms
             continue
         for world in found.found[1:3]:
             whole = found.run(world.whole, release.sql)

@@ -13,7 +13,7 @@ from dpsql.owner.check import check_complete
 from dpsql.schema import load_schema
 from dpsql.synthetic import practice_database
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SCHEMAS = {
     "shop": ROOT / "schemas" / "shop.yaml",
     "every type": {

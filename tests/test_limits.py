@@ -27,7 +27,7 @@ from dpsql.expressions.properties import property_of
 from dpsql.expressions.tree import Misfit
 from dpsql.pipeline import stages
 
-TABLE = runpy.run_path(str(Path(__file__).parents[1] / "expressions" / "test_expression_table.py"))
+TABLE = runpy.run_path(str(Path(__file__).parent / "expressions" / "test_table.py"))
 
 DEEP, HALF = 24, 12
 LONGEST_SQL, MOST_STEPS = 200_000, 200_000
@@ -340,7 +340,7 @@ def test_long_lists_and_chains_that_people_write_are_answered(
 
 
 def test_every_limit_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "sql.md").read_text(encoding="utf-8")
     section = page.partition("## Limits")[2].partition("\n## ")[0]
     numbers = {int(number.replace(",", "")) for number in re.findall(r"\b\d[\d,]*\b", section)}
     assert {value for name, value in vars(limits).items() if name.isupper()} <= numbers

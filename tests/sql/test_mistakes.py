@@ -1,6 +1,6 @@
 """What newcomers get wrong is refused with what they need to know, and the way out that the hint names is open.
 
-tests/resolve/mistakes.txt has the queries, the whole messages, and for each the query that follows the hint.
+tests/sql/mistakes.txt has the queries, the whole messages, and for each the query that follows the hint.
 """
 
 from __future__ import annotations

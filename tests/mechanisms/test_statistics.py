@@ -1,7 +1,7 @@
 """Medians, modes, averages and joins across people, from SQL to answer: what leaves the engine, and what is shown.
 
 The engine describes a group by the values around one rank; they are compared here with a sorted Python list. How a
-mechanism draws from them is tested in tests/mechanisms.
+mechanism draws from them is tested beside this file.
 """
 
 from __future__ import annotations
@@ -590,3 +590,28 @@ def test_a_release_of_statistics_alone_stands_beside_one_of_measures(composition
     cost = session.explain(sql, epsilon=1.0, mechanism="gaussian").cost
     assert cost.epsilon == pytest.approx(1.0)
     assert 0 < cost.delta <= 1e-6
+
+
+@pytest.fixture
+def keys_of_two_types() -> Any:
+    """200 whole numbers, of which 129 are the same double."""
+    database = duckdb.connect()
+    database.execute("CREATE TABLE a AS SELECT i AS person, 2::BIGINT ** 60 + i % 200 AS key FROM range(1000) AS r(i)")
+    database.execute("ALTER TABLE a ALTER key TYPE BIGINT")
+    database.execute("CREATE TABLE b AS SELECT i AS person, (2 ** 60)::DOUBLE AS key FROM range(1000) AS r(i)")
+    tables = {
+        name: {"unit": "person", "columns": {"person": "integer", "key": kind}}
+        for name, kind in (("a", "integer"), ("b", "double"))
+    }
+    with dpsql.connect(database, schema={"dataset": "visits", "tables": tables}, budget=10, delta=1e-6) as conn:
+        yield conn
+
+
+def test_people_are_matched_by_keys_of_one_type(keys_of_two_types: dpsql.Connection) -> None:
+    """Keys of two types are a condition like any other, of pairs that each with each make: no key is rarer than all."""
+    (release,) = keys_of_two_types.explain(
+        "SELECT COUNT(*) FROM a JOIN b ON a.key = b.key", mechanism="smooth"
+    ).releases
+    assert "count(*) AS _count FROM _left_rows WHERE true" in release.sql
+    assert "count(*) AS _count FROM _right_rows WHERE true" in release.sql
+    assert keys_of_two_types.explain("SELECT COUNT(*) FROM a JOIN a AS c ON a.key = c.key", mechanism="smooth")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.additive import Box
-from dpsql.mechanisms.bootstrap import REPLICATES, quantiles, redrawn
+from dpsql.mechanisms.bootstrap import REPLICATES, bootstrap_interval, quantiles, redrawn
 from dpsql.mechanisms.combined import Combined
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.mechanisms.k_norm import KNormNoise, drawn_together
@@ -68,3 +68,20 @@ def test_what_several_noises_made_is_their_sum() -> None:
     combined = Combined(((2.0, NOISES[0]), (1.0, NOISES[3])))
     (drawn,) = redrawn([combined], 200, RepeatableRandomness(b"sum"))
     assert np.std(drawn) == pytest.approx(combined.std, rel=0.02)
+
+
+# -- the interval around a value that was computed again and again over other noise ------------------------------------
+
+EVENLY = np.arange(-99.0, 100.0)
+WITH_ONE_FAR = np.append(EVENLY[:-1], 1000.0)
+
+
+@pytest.mark.parametrize(("scale", "is_known"), [(1.0, False), (1e-3, False), (1e-12, True)])
+def test_one_far_replica_tells_of_a_divisor_near_0_unless_it_is_next_to_the_value(scale: float, is_known: bool) -> None:
+    assert (bootstrap_interval(50.0, 50 + scale * WITH_ONE_FAR, 0.95) is not None) is is_known
+    assert bootstrap_interval(50.0, 50 + scale * EVENLY, 0.95) is not None
+
+
+def test_so_little_noise_still_has_its_width() -> None:
+    far, evenly = (bootstrap_interval(50.0, 50 + 1e-12 * drawn, 0.95) or () for drawn in (WITH_ONE_FAR, EVENLY))
+    assert np.subtract(far, 50) == pytest.approx(np.subtract(evenly, 50), rel=1e-3)
