@@ -20,6 +20,8 @@ Auto: TypeAlias = Literal["auto"]
 """The query finds it."""
 Bounding: TypeAlias = Literal["sample", "l2_clip"]
 """What becomes of a unit in more than max_groups groups."""
+EmptyGroups: TypeAlias = Literal["show", "hide"]
+"""Whether public groups are shown whose noisy numbers could be noise alone."""
 Parameters: TypeAlias = Iterable[object] | Mapping[str, object] | None
 """Values for the ? of a query, or by name for its $name."""
 
@@ -127,6 +129,15 @@ def bounding_named(value: object, *_: object) -> Bounding:
     )
 
 
+def empty_groups_named(value: object, *_: object) -> EmptyGroups:
+    if value == "show" or value == "hide":  # each by itself, which mypy follows
+        return value
+    raise ProgrammingError(
+        f'empty_groups= is "show" or "hide", not {value!r}',
+        hint='write empty_groups="hide" to leave out groups whose numbers cannot be told from 0',
+    )
+
+
 def _level_of_caller() -> int:
     """The `stacklevel` for whoever called dpsql, so that a DeprecationWarning is shown where it can be mended."""
     level, frame = 1, sys._getframe(1)
@@ -207,6 +218,7 @@ class QueryOptions(TypedDict, total=False):
     bounding: what becomes of a unit in more than max_groups groups: "sample", some of them count; "l2_clip", all of
         them count for a part, which needs public groups and Gaussian noise.
     weights: by name, which columns matter more; twice the weight is half the error.
+    empty_groups: with "hide", public groups whose numbers cannot be told from 0 are left out; "show" keeps them.
     diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
     fresh: draw again instead of recalling the same answer.
     """
@@ -302,6 +314,14 @@ class QueryOptions(TypedDict, total=False):
             read=weights_named,
             parse=weights_written,
             stage="calibrate_noise",
+        ),
+    ]
+    empty_groups: Annotated[
+        EmptyGroups | None,
+        QueryOption(
+            help="With hide, public groups whose numbers cannot be told from 0 are left out, free.",
+            read=empty_groups_named,
+            stage="post_process",
         ),
     ]
     diagnose: Annotated[
@@ -420,6 +440,8 @@ class QueryRequest:
     """Groups with fewer units are not shown."""
     weights: tuple[tuple[str, Fraction], ...] | None = None
     """How much columns of the answer matter, where the analyst says so; the others have a weight of 1."""
+    empty_groups: EmptyGroups = "show"
+    """Whether public groups are shown that the released numbers cannot tell from empty ones."""
     diagnose: bool = False
     """Whether to ask, for a part of the cost, how much bounding left out."""
     named: frozenset[str] = frozenset()

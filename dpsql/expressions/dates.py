@@ -10,19 +10,20 @@ import itertools
 import math
 import re
 from datetime import date, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import apply, test, when
 from dpsql.engine_sql.tree import Constant
 from dpsql.expressions.properties import MOST_VALUES, Properties, bounded, midnight, one_of, property_of
-from dpsql.expressions.tree import Function, Misfit, Written, written_as
+from dpsql.expressions.tree import Call, Column, Function, Literal, Misfit, Written, written_as
 from dpsql.schema.types import Date, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dpsql.engine_sql.tree import Term
+    from dpsql.expressions.tree import Expression
 
 PART_RANGES: dict[str, tuple[int, int]] = {
     "month": (1, 12),
@@ -43,6 +44,28 @@ RISING_PARTS: dict[str, Callable[[date], int]] = {
     "millennium": lambda day: (day.year - 1) // 1000 + 1,
     "isoyear": lambda day: day.isocalendar().year,
 }
+PART_VALUES: dict[str, Callable[[datetime], int]] = {
+    "month": lambda moment: moment.month,
+    "quarter": lambda moment: (moment.month + 2) // 3,
+    "day": lambda moment: moment.day,
+    "dayofyear": lambda moment: moment.timetuple().tm_yday,
+    "dayofweek": lambda moment: moment.isoweekday() % 7,
+    "isodow": lambda moment: moment.isoweekday(),
+    "week": lambda moment: moment.isocalendar().week,
+    "hour": lambda moment: moment.hour,
+    "minute": lambda moment: moment.minute,
+    "second": lambda moment: moment.second,
+}
+ROUNDS = {
+    **dict.fromkeys(("month", "quarter"), timedelta(days=366)),
+    "day": timedelta(days=62),
+    **dict.fromkeys(("dayofweek", "isodow"), timedelta(days=7)),
+    **dict.fromkeys(("dayofyear", "week"), timedelta(days=9 * 366)),
+    "hour": timedelta(days=1),
+    "minute": timedelta(hours=1),
+    "second": timedelta(minutes=1),
+}
+"""Within so long every value of the part comes up: the 366th day and the 53rd week are not in every year."""
 PARTS = (*RISING_PARTS, *PART_RANGES)
 CLOCK_PARTS = ("hour", "minute", "second")
 
@@ -66,8 +89,28 @@ def part_properties(part: str, arguments: Sequence[Properties]) -> Properties:
     elif part in CLOCK_PARTS and isinstance(moment.type, Date):
         low, high = 0, 0
     else:
-        low, high = PART_RANGES[part]
+        return _recurring(part, moment)
     return bounded(Integer(), low, high, nullable=moment.nullable)
+
+
+def _recurring(part: str, moment: Properties) -> Properties:
+    """The parts that come again each minute, day, week or year: all of them, or those of a moment within less."""
+    low, high = PART_RANGES[part]
+    within = _between_starts(part, moment)
+    if within is None:
+        return bounded(Integer(), low, high, nullable=moment.nullable)
+    found = sorted({PART_VALUES[part](start) for start in within})
+    if found == list(range(found[0], found[-1] + 1)):
+        return bounded(Integer(), found[0], found[-1], nullable=moment.nullable)
+    return one_of(Integer(), found, nullable=moment.nullable)
+
+
+def _between_starts(part: str, moment: Properties) -> Sequence[datetime] | None:
+    """The starts of the units that decide the part, if the moment's range is shorter than a round of them."""
+    if moment.low is None or moment.high is None:
+        return None
+    within = midnight(moment.high) - midnight(moment.low) < ROUNDS[part]
+    return starts_within(GRAINS[part.upper()], moment) if within else None
 
 
 def part_sql(part: str, arguments: Sequence[Written]) -> Term:
@@ -108,21 +151,28 @@ UNIT_STEPS = {
 """The longest that each unit lasts: a step of this size from one start lands in the next unit."""
 
 
-def starts_between(unit: str, low: datetime, high: datetime) -> Iterator[datetime]:
-    start = start_of(unit, low)
-    while start <= high:
-        yield start
-        if start > datetime.max - UNIT_STEPS[unit]:
-            return  # the calendar ends
-        start = start_of(unit, start + UNIT_STEPS[unit])
+def next_start(unit: str, start: datetime) -> datetime | None:
+    """The start of the next unit; None where the calendar ends."""
+    return None if start > datetime.max - UNIT_STEPS[unit] else start_of(unit, start + UNIT_STEPS[unit])
 
 
-def starts_within(unit: str, moment: Properties) -> list[datetime] | None:
+@lru_cache(maxsize=256)
+def starts_between(unit: str, low: datetime, high: datetime) -> Sequence[datetime]:
+    """The starts of the units from one moment to another."""
+    starts: list[datetime] = []
+    start: datetime | None = start_of(unit, low)
+    while start is not None and start <= high:
+        starts.append(start)
+        start = next_start(unit, start)
+    return tuple(starts)
+
+
+def starts_within(unit: str, moment: Properties) -> Sequence[datetime] | None:
     """The starts of all units that the moment can lie in, if they are few enough to be written down."""
     if moment.low is None or moment.high is None:
         return None
     low, high = midnight(moment.low), midnight(moment.high)
-    return list(starts_between(unit, low, high)) if (high - low) / UNIT_STEPS[unit] < MOST_VALUES else None
+    return starts_between(unit, low, high) if (high - low) / UNIT_STEPS[unit] < MOST_VALUES else None
 
 
 def trunc_properties(arguments: Sequence[Properties]) -> Properties:
@@ -203,7 +253,8 @@ FORMAT_PARTS = {
 def name_properties(name: str, values: Sequence[str], arguments: Sequence[Properties]) -> Properties:
     (moment,) = arguments
     need_time(name, moment)
-    return one_of(Text(), values, nullable=moment.nullable)
+    numbers = part_properties("isodow" if name == "DAYNAME" else "month", arguments).listed() or ()
+    return one_of(Text(), [values[int(number) - 1] for number in numbers], nullable=moment.nullable)  # type: ignore[arg-type]
 
 
 def format_properties(arguments: Sequence[Properties]) -> Properties:
@@ -266,6 +317,81 @@ DATES_AS_TEXT = (
     _name("MONTHNAME", MONTHS),
     Function("STRFTIME", "STRFTIME(date, '%Y-%m')", format_properties, format_sql),
 )
+
+
+# -- grains ------------------------------------------------------------------------------------------------------------
+# The unit whose start decides a value: MONTH(ts) is the same all month long, HOUR(ts) all hour. Where values are to be
+# listed, the start of each such unit stands for all of its moments.
+
+GRAINS = {
+    **dict.fromkeys(("YEAR", "DECADE", "CENTURY", "MILLENNIUM"), "year"),
+    "QUARTER": "quarter",
+    **dict.fromkeys(("MONTH", "MONTHNAME", "LAST_DAY"), "month"),
+    **dict.fromkeys(("ISOYEAR", "WEEK", "YEARWEEK"), "week"),
+    **dict.fromkeys(("DAY", "DAYOFYEAR", "DAYOFWEEK", "ISODOW", "DAYNAME", "date - date", "date + days"), "day"),
+    **{unit.upper(): unit for unit in CLOCK_PARTS},
+}
+FINEST_FIRST = ("second", "minute", "hour", "day", "month", "quarter", "year")
+SECONDS_OF_A_UNIT = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
+
+
+def common_grain(one: str | None, other: str | None) -> str | None:
+    """The coarsest unit that both are whole numbers of; None stands for the moment itself.
+
+    >>> common_grain("hour", "month"), common_grain("week", "month")
+    ('hour', 'day')
+    """
+    if one is None or other is None or one == other:
+        return one and other
+    return min(("day" if unit == "week" else unit for unit in (one, other)), key=FINEST_FIRST.index)
+
+
+def grains(expression: Expression, grain: str | None = None) -> Iterator[tuple[Column, str | None]]:
+    """The dates and timestamps that an expression reads, each with the unit whose start decides the result, if only the
+    grain of the expression's own value matters."""
+    match expression:
+        case Column(type=Date()):
+            yield expression, "day" if grain is None or grain in CLOCK_PARTS else grain
+        case Column(type=Timestamp()):
+            yield expression, grain
+        case Call(_, arguments):
+            inner = _inner_grain(expression, grain)
+            for argument in arguments:
+                yield from grains(argument, inner)
+
+
+def _inner_grain(call: Call, grain: str | None) -> str | None:
+    own, moment = truncation(call)
+    if moment is not None:
+        return grain if grain is not None and common_grain(own, grain) == own else own
+    match call.function.name, call.arguments:
+        case "CAST AS timestamp", (argument,) if isinstance(argument.type, Date):
+            return grain
+        case "date + interval", (_, _, Literal(str(unit))):
+            return common_grain(grain, unit if unit in CLOCK_PARTS else "day")
+        case "STRFTIME", (_, Literal(str(pattern))):
+            return [FORMAT_PARTS[part][0] for part in FORMAT_PARTS if part in ("%Y", *split_format(pattern))][-1]
+        case "DATE_DIFF", (Literal(str(unit)), *_):
+            return "day" if unit == "week" else unit
+        case "TIME_BUCKET", (Literal(int(width)), _):
+            return next(unit for unit, seconds in SECONDS_OF_A_UNIT if width % seconds == 0)
+        case ("<" | ">=", (_, Literal(date() as limit))) | (">" | "<=", (Literal(date() as limit), _)):
+            limit = midnight(limit)
+            return next((unit for unit in reversed(FINEST_FIRST) if start_of(unit, limit) == limit), None)
+        case name, _:
+            return GRAINS.get(name)
+
+
+def truncation(call: Call) -> tuple[str | None, Expression | None]:
+    """The unit, and the moment whose unit's start this is, or says: DATE_TRUNC, a timestamp's date, its year."""
+    match call.function.name, call.arguments:
+        case "DATE_TRUNC", (Literal(str(unit)), moment):
+            return unit, moment
+        case "CAST AS date", (moment,) if isinstance(moment.type, Timestamp):
+            return "day", moment
+        case "YEAR", (moment,):
+            return "year", moment
+    return None, None
 
 
 # -- units -------------------------------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import apply, test, when
+from dpsql.expressions.dates import next_start, start_of, truncation
 from dpsql.expressions.properties import (
     NUMBERS,
     Properties,
@@ -101,6 +102,7 @@ CLAMP = Function("hold", "SUM(x, contribution_bounds_per_row => (low, high))", _
 
 COMPARED = (NUMBERS, (Date, Timestamp))
 KEPT = "_kept"
+MICROSECOND = timedelta(microseconds=1)
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
@@ -167,6 +169,51 @@ def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Propertie
         case Call(function, (Call(inner, (Column(name, _),), _),), _):
             if function.name == "NOT" and inner.name == "IS NULL":
                 yield name, not_null(known[name])
+        case Call(function, (Call() as call, *rest), _) if function.name in (*MIRRORED, "IN"):
+            yield from _truncated(call, function.name, rest, known)
+        case Call(function, (Literal() as literal, Call() as call), _) if function.name in MIRRORED:
+            yield from _truncated(call, MIRRORED[function.name], [literal], known)
+
+
+def _truncated(
+    call: Call, operator: str, others: Sequence[Expression], known: Known
+) -> Iterator[tuple[str, Properties]]:
+    """What a comparison of DATE_TRUNC('month', moment), CAST(moment AS DATE) or YEAR(moment) says about the moment."""
+    unit, moment = truncation(call)
+    limits = [_start(call, other.value) for other in others if isinstance(other, Literal)]
+    if unit is None or not isinstance(moment, Column) or None in limits or len(limits) < len(others):
+        return
+    ranges = [_moments(unit, operator, limit) for limit in limits if limit is not None]
+    for end, bounds in (("<", [high for _, high in ranges]), (">=", [low for low, _ in ranges])):
+        if bounds and None not in bounds:
+            bound = (max if end == "<" else min)(bound for bound in bounds if bound is not None)
+            yield moment.name, _compared(known[moment.name], end, bound, Literal(bound, Timestamp()))
+
+
+def _start(call: Call, value: Value | None) -> datetime | None:
+    """The moment that a comparison with this value is about: of years the first of January."""
+    if isinstance(value, date):
+        return midnight(value) if isinstance(call.type, Date | Timestamp) else None
+    if call.function.name == "YEAR" and isinstance(value, int) and MINYEAR <= value <= MAXYEAR:
+        return datetime(value, 1, 1)
+    return None
+
+
+def _moments(unit: str, operator: str, limit: datetime) -> tuple[datetime | None, datetime | None]:
+    """The first moment whose unit's start compares like this with the limit, and the first one after them."""
+    start = start_of(unit, limit)
+    following = next_start(unit, start)
+    at_or_after = start if start == limit else following
+    match operator:
+        case "<":
+            return None, at_or_after
+        case "<=":
+            return None, following
+        case ">":
+            return following, None
+        case ">=":
+            return at_or_after, None
+    return at_or_after, following
 
 
 def _comparable(properties: Properties, *literals: Expression) -> bool:
@@ -210,12 +257,11 @@ def _compared(properties: Properties, operator: str, value: Value, literal: Expr
     if _in_doubles(properties, literal):
         least, most = _around(properties, value)
         return narrowed(properties, high=most) if "<" in operator else narrowed(properties, low=least)
-    value = _as_compared(properties, value)
     if isinstance(value, str | bool):
         return not_null(properties)
     if operator in ("<", "<="):
-        return narrowed(properties, high=_just_below(properties, value) if operator == "<" else value)
-    return narrowed(properties, low=_just_above(properties, value) if operator == ">" else value)
+        return narrowed(properties, high=_greatest(properties, value, below=operator == "<"))
+    return narrowed(properties, low=_least(properties, value, above=operator == ">"))
 
 
 def _in_doubles(properties: Properties, *literals: Expression) -> bool:
@@ -236,9 +282,50 @@ def _around(properties: Properties, value: Value) -> tuple[Exact, Exact]:
     return -(-least // step) * step, most // step * step
 
 
-def _just_below(properties: Properties, value: Limit) -> Limit:
-    return value - 1 if isinstance(properties.type, Integer) and isinstance(value, int) else value
+def _greatest(properties: Properties, value: Limit, *, below: bool) -> Limit:
+    """The greatest of the column's values up to this one, or below it; of doubles the value itself.
+
+    >>> _greatest(Properties(Date()), datetime(2023, 1, 1), below=True)
+    datetime.date(2022, 12, 31)
+    >>> _greatest(Properties(Decimal(8, 2)), 5, below=True)
+    Fraction(499, 100)
+    """
+    step, point = _step(properties.type), _point(value)
+    if step is None:
+        return _as_compared(properties, value)  # type: ignore[return-value]
+    steps = point // step
+    return _value(properties.type, (steps - (below and steps * step == point)) * step)
 
 
-def _just_above(properties: Properties, value: Limit) -> Limit:
-    return value + 1 if isinstance(properties.type, Integer) and isinstance(value, int) else value
+def _least(properties: Properties, value: Limit, *, above: bool) -> Limit:
+    """The least of the column's values from this one on, or above it."""
+    step, point = _step(properties.type), _point(value)
+    if step is None:
+        return _as_compared(properties, value)  # type: ignore[return-value]
+    steps = -(-point // step)
+    return _value(properties.type, (steps + (above and steps * step == point)) * step)
+
+
+def _step(kind: ColumnType) -> Exact | None:
+    """How far apart neighbouring values are; None for doubles, whose neighbours are too near to matter."""
+    match kind:
+        case Integer() | Timestamp():
+            return 1
+        case Decimal():
+            return Fraction(1, 10**kind.scale)
+        case Date():
+            return timedelta(days=1) // MICROSECOND
+    return None
+
+
+def _point(value: Limit) -> Exact:
+    """A number as it is, a moment in microseconds of the calendar."""
+    return (midnight(value) - datetime.min) // MICROSECOND if isinstance(value, date) else value
+
+
+def _value(kind: ColumnType, point: Exact) -> Limit:
+    if not isinstance(kind, Date | Timestamp):
+        return point
+    last = (datetime.max - datetime.min) // MICROSECOND
+    moment = datetime.min + MICROSECOND * int(max(0, min(point, last)))
+    return moment.date() if isinstance(kind, Date) else moment

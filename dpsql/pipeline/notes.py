@@ -25,6 +25,7 @@ from dpsql.pipeline.allocate import AUTO_BOUNDS, DIAGNOSING
 from dpsql.pipeline.auto_bounds import format_clipped
 from dpsql.relation.work import heaviest_counted
 from dpsql.result import asked_on
+from dpsql.sql.syntax import reads_all_groups
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.release import Release
     from dpsql.engines.results import Cells
     from dpsql.expressions.tree import Expression, Known
-    from dpsql.pipeline.calibrate_noise import CalibratedRelease
+    from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.format import Output
     from dpsql.relation.relation import Diagnosis
     from dpsql.result import Receipt, ResultColumn
@@ -255,6 +256,23 @@ def _fitting(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
     if any(units) and fitting > diagnosis.bins[0]:
         option = "max_rows_per_group" if diagnosis.what == "rows" else "max_groups"
         yield f"{option}={fitting} would count all {diagnosis.what} of {NEARLY_ALL:.0%} of the people"
+
+
+def empty_groups_notes(calibrated: Calibrated, shown: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Public groups that nobody may be in: hidden, or part of what is computed over all groups.
+
+    `shown` says per release how many groups there are, and how many of these are shown.
+    """
+    for groups, left in shown:
+        if left < groups:
+            yield f"{groups - left:,} of {groups:,} groups are hidden: their numbers cannot be told from 0"
+    if calibrated.request.empty_groups == "hide" or not reads_all_groups(calibrated.tracked.post_processing):
+        return
+    if any(domain is not None and domain.size > 1 for domain in (part.domain for part in calibrated.tracked.releases)):
+        yield (
+            "what is computed over all groups includes those that nobody may be in; "
+            'empty_groups="hide" leaves out those that look empty'
+        )
 
 
 def lost_note(outputs: Sequence[Output]) -> Iterator[str]:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.engines.post_processor import Lasting
 from dpsql.engines.render import quoted
 from dpsql.errors import ProgrammingError, SealedExecutionError
-from dpsql.intervals import ends
+from dpsql.intervals import ends, for_all, half_width
 from dpsql.mechanisms.bootstrap import REPLICATES, redrawn
 from dpsql.pipeline.notes import (
     age_note,
@@ -25,6 +27,7 @@ from dpsql.pipeline.notes import (
     constant_note,
     diagnosis_notes,
     drawn_notes,
+    empty_groups_notes,
     found_notes,
     is_noise_only,
     lost_note,
@@ -208,11 +211,18 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         raise _sealed(environment.ledger)
     tables = [release.planned.post_processing_table for release in calibrated.releases]
     tables += [table.post_processing_table for table in calibrated.public]
-    private = [
-        {**release.with_noise_columns(columns, levels), **_interval_ends(columns, release, levels)}
+    hides = calibrated.request.empty_groups == "hide"
+    released = [
+        (_told_from_empty(columns, release, levels) if hides else columns, release, levels)
         for columns, release, levels in zip(estimated.columns, calibrated.releases, estimated.noises, strict=True)
         if columns is not None
     ]
+    private = [
+        {**release.with_noise_columns(columns, levels), **_interval_ends(columns, release, levels)}
+        for columns, release, levels in released
+    ]
+    lengths = (_length(columns) for columns in estimated.columns if columns is not None)
+    hidden = [(before, _length(columns)) for before, (columns, _, _) in zip(lengths, released, strict=True)]
     finished = environment.post_processor.run(calibrated.post_processing, tables, [*private, *estimated.public])
     replay = _replay(estimated, private, tables, environment)
     columns = tuple(
@@ -221,7 +231,8 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     )
     receipt = _receipt(noisy, environment)
     faint = list(mostly_noise(columns, finished.cells, float(calibrated.request.epsilon)))
-    notes = (*_notes(estimated, columns, receipt, environment.engine.guarantees.changed), *map(str, faint))
+    empty = empty_groups_notes(calibrated, hidden)
+    notes = (*_notes(estimated, columns, receipt, environment.engine.guarantees.changed), *empty, *map(str, faint))
     return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
 
 
@@ -337,13 +348,15 @@ def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
 
 def _chosen_from(output: Output, estimated: Estimated, environment: Environment) -> int:
     """The number of rows to choose from, if noisy values chose them; else 1."""
-    if not output.chosen:
+    calibrated = estimated.noisy.charged.calibrated
+    hides = calibrated.request.empty_groups == "hide" and output.release is not None
+    if not output.chosen and not (hides and _may_hide(calibrated.releases[output.release or 0])):
         return 1
     if output.replicate:
         return math.prod(_length(columns or {}) for columns in estimated.columns)
     if output.release is not None:
         return _length(estimated.columns[output.release] or {})
-    tables = zip(estimated.noisy.charged.calibrated.public, estimated.public, strict=True)
+    tables = zip(calibrated.public, estimated.public, strict=True)
     return max((_rows(table, data, environment) for table, data in tables), default=1)
 
 
@@ -353,6 +366,27 @@ def _rows(table: PublicTable | CountedResponses, data: Columns | Lasting, enviro
 
 def _length(columns: Columns) -> int:
     return max(map(len, columns.values()), default=1)
+
+
+def _may_hide(release: CalibratedRelease) -> bool:
+    """Whether it has public groups, and measures of them that are 0 where nobody is in a group."""
+    aggregate, domain = release.planned.release.aggregate, release.planned.release.domain
+    return aggregate.grouped and not aggregate.is_auxiliary and domain is not None and bool(release.measures)
+
+
+def _told_from_empty(columns: Columns, release: CalibratedRelease, levels: tuple[NoisyColumns, ...]) -> Columns:
+    """The public groups with a measure that noise alone would not make so large, at 95 % for all measures at once."""
+    if not _may_hide(release):
+        return columns
+    drawn = {drawn.column for drawn, _ in release.statistics}
+    measures = [name for name in (levels or (release.noises,))[0] if name in columns and name not in drawn]
+    level_of = np.asarray(columns[TOTALS]) if levels else np.zeros(_length(columns), dtype=np.int64)
+    told = np.zeros(_length(columns), dtype=bool)
+    for number, noises in enumerate(levels or (release.noises,)):
+        for name in measures:
+            width = half_width(Linear(((name, Fraction(1)),)), noises, for_all(LEVEL, len(measures)))
+            told |= (level_of == number) & (np.abs(np.ma.getdata(columns[name]).astype(float)) > (width or 0))
+    return {name: values[told] for name, values in columns.items()}
 
 
 def _interval_ends(

@@ -310,7 +310,8 @@ def per_unit_properties(asked: AggregateCall, known: Known, single: bool, empty:
             # Values of one sign have a sum of that sign.
             low, high = (0 if low is not None and low >= 0 else None, 0 if high is not None and high <= 0 else None)
         return bounded(kind, low, high, nullable=True, whole=properties.whole)
-    return replace(properties, nullable=True)
+    # The least of values that are no NULL is none, where there is one.
+    return properties if asked.name in ("MIN", "MAX", "ANY_VALUE") and not empty else replace(properties, nullable=True)
 
 
 def _most_counted(asked: AggregateCall, known: Known, single: bool) -> int | None:

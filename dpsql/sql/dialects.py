@@ -45,6 +45,7 @@ FORMATS = {
     "HH": "%I",
     "MI": "%M",
     "SS": "%S",
+    "US": "%f",
     "AM": "%p",
     "PM": "%p",
     "IYYY": "%G",
@@ -407,7 +408,7 @@ def _to_date(node: exp.Expr) -> exp.Expr:
     if node.args.get("format") is None:
         return exp.cast(node.this, "DATE")
     if not isinstance(node.this, exp.Literal):
-        raise Unreadable("TO_DATE takes a constant text", "CAST(text AS DATE) reads '2024-01-31'")
+        raise Unreadable("TO_DATE takes a constant text", "write CAST(text AS DATE), which reads '2024-01-31'")
     return _parsed(node)
 
 
@@ -565,6 +566,24 @@ def _by_case(node: exp.Expr) -> exp.Expr:
     return node
 
 
+def _date_of_text(node: exp.Expr) -> exp.Expr:
+    """TO_DATE(text [, 'YYYY-MM-DD'])"""
+    match node.expressions:
+        case [text]:
+            return exp.cast(text, "DATE")
+        case [text, form]:
+            return _spelled_date(exp.StrToDate)(text, form)
+    return node
+
+
+def _unix_time(node: exp.Expr) -> exp.Expr:
+    """TO_TIMESTAMP(text, 'YYYY-MM-DD'), whose format the parser takes for a number of digits."""
+    scale = node.args.get("scale")
+    is_format = isinstance(scale, exp.Literal) and scale.is_string and not scale.name.isdecimal()
+    return _spelled_date(exp.StrToTime)(node.this, scale) if is_format else node
+
+
+NAMES |= {"TO_DATE": _date_of_text}
 NAMES |= _call(f"{UNTRANSLATED}TO_DATE", 2, _spelled_date(exp.StrToDate))
 NAMES |= _call(f"{UNTRANSLATED}TO_TIMESTAMP", 2, _spelled_date(exp.StrToTime))
 
@@ -573,6 +592,7 @@ RULES: dict[type[exp.Expr], Respelled] = {
     exp.Nvl2: _nvl2,
     exp.ToChar: _to_char,
     exp.StrToTime: _parsed,
+    exp.UnixToTime: _unix_time,
     exp.StrToDate: _parsed,
     exp.In: _listed,
     exp.ArrayContains: _contained,

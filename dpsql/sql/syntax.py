@@ -317,6 +317,11 @@ def aggregates(query: exp.Expr) -> bool:
     return any(select.args.get("group") or any(map(has_aggregate, select.expressions)) for select in selects)
 
 
+def reads_all_groups(query: exp.Expr) -> bool:
+    """Whether the query, or one inside of it, computes values from several rows: an average of groups, or a rank."""
+    return aggregates(query) or query.find(exp.Window) is not None
+
+
 def is_grouping(node: exp.Expr) -> bool:
     """GROUPING(a, b): which of these keys a total leaves out."""
     return isinstance(node, exp.Grouping | exp.GroupingId)
