@@ -74,7 +74,7 @@ def weigh(weights: object, count: int) -> tuple[Fraction, ...]:
     hint = f"write weights={[2] + [1] * (count - 1)}: a query of weight 2 has half the error of one of weight 1"
     listed = list(weights) if isinstance(weights, Iterable) and not isinstance(weights, str | dict | set) else []
     if len(listed) != count:
-        raise ProgrammingError(f"the plan has {count} queries, and weights={weights!r} not as many numbers", hint=hint)
+        raise ProgrammingError(f"the plan has {count} queries, so weights={weights!r} needs as many numbers", hint=hint)
     try:
         return tuple(positive(weight, "a weight") for weight in listed)
     except ProgrammingError as error:
@@ -93,7 +93,9 @@ def plan_batch(
     each = None if delta is None else delta / len(questions)
     planned = [plan_question(replace(request, delta=each), public) for request in questions]
     if not any(one.releases for one in planned):
-        raise ProgrammingError("nothing in the plan costs anything", hint="ask the queries as they are: they are free")
+        raise ProgrammingError(
+            "nothing in the plan costs anything", hint="run the queries without a plan; they are free"
+        )
     for one in planned:
         refuse_options(one.request, ("epsilon", "delta"), "the plan")
     whole = budget.filter.delta if delta is None else delta
@@ -136,7 +138,7 @@ def _part(noise: str, planned: Planned, precision: Fraction, public: PublicEnvir
     asked = replace(planned, request=replace(planned.request, epsilon=epsilon))
     chosen = noise_plan(asked, noise, budget.filter)
     reserved = reserved_delta(asked, chosen, budget)
-    return with_noise(asked, chosen, "as precise as the plan allows", public.schema.dataset, reserved)
+    return with_noise(asked, chosen, "the most precise that the plan allows", public.schema.dataset, reserved)
 
 
 def _largest(admitted: Callable[[Fraction], bool], start: Fraction) -> Fraction:
@@ -151,9 +153,7 @@ def _largest(admitted: Callable[[Fraction], bool], start: Fraction) -> Fraction:
         while not admitted(low):
             low, high = low / 2, low
             if low < start * SMALLEST:
-                raise ProgrammingError(
-                    "no noise would be enough for this budget", hint="name a larger epsilon or delta"
-                )
+                raise ProgrammingError("no amount of noise would fit this budget", hint="use a larger epsilon or delta")
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if admitted(middle) else (low, middle)
@@ -219,13 +219,13 @@ class Plan:
         cost, left = self.cost, self.remaining
         yield f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g} in all; {left.epsilon:.6g} is left"
         for number, query in enumerate(self.queries, 1):
-            yield f"query {number:<4} {query.share:.1%} of it: {query.errors or 'no noisy column'}"
+            yield f"query {number:<4} {query.share:.1%} of the cost: {query.errors or 'no noisy column'}"
             yield f"           {' '.join(query.sql.split())}"
 
     def _repr_html_(self) -> str:
         names = ("query", "weight", "part of the cost", "error at 95 %")
         return card(
-            "What the queries would cost together; nothing is spent yet",
+            "Cost of all queries together; nothing is spent yet",
             figures((*cost_figures(self.cost, self.remaining), (str(len(self.queries)), "queries"))),
             grid(
                 names,

@@ -157,7 +157,7 @@ def connect(
 
     if epsilon is not None:
         if budget is not None:
-            raise errors.ProgrammingError("budget= and its older name epsilon= are both given", hint="keep budget=")
+            raise errors.ProgrammingError("budget= and epsilon=, its older name, are both given", hint="keep budget=")
         warnings.warn("connect(epsilon=) is now called connect(budget=)", DeprecationWarning, stacklevel=2)
         budget = epsilon
     opened = Connection(
@@ -493,7 +493,7 @@ class Cursor:
         Raises:
             NotSupportedError: always.
         """
-        raise errors.NotSupportedError("every question is paid for by itself", hint="call execute once for each")
+        raise errors.NotSupportedError("each query is charged separately", hint="call execute once per query")
 
     @property
     def description(self) -> list[tuple[str, str, None, None, None, None, None]] | None:
@@ -550,7 +550,7 @@ class Cursor:
         """
         self._session()
         if self._result is None:
-            raise errors.InterfaceError("there is no answer yet", hint="execute a query first")
+            raise errors.InterfaceError("no query has been executed yet", hint="execute a query first")
         return self._result
 
     @property
@@ -634,7 +634,7 @@ class Cursor:
         return next((each for each in (self._explanation, self._listing, self._result) if each is not None), None)
 
     def __repr__(self) -> str:
-        return "<dpsql cursor, nothing asked yet>" if self._shown is None else str(self._shown)
+        return "<dpsql cursor, no query yet>" if self._shown is None else str(self._shown)
 
     def _repr_html_(self) -> str | None:
         return None if self._shown is None else self._shown._repr_html_()
@@ -658,10 +658,10 @@ class Cursor:
 
     def _session(self) -> Session:
         if self._closed:
-            raise errors.InterfaceError("the cursor is closed", hint="ask the connection for another")
+            raise errors.InterfaceError("the cursor is closed", hint="get another from the connection")
         if self.connection._session is None:
             raise errors.InterfaceError(
-                "the connection is closed", hint="read answers before it is closed, with df() or fetchall()"
+                "the connection is closed", hint="read answers with df() or fetchall() before closing it"
             )
         return self.connection.session
 

@@ -19,7 +19,7 @@
         │   ├── UnboundedColumn        a sum needs bounds on a column
         │   └── SchemaError            the declaration is wrong, or does not match the database
         └── NotSupportedError
-            └── Unsupported            the query was understood, and cannot be answered privately
+            └── Unsupported            the query is valid but cannot be answered privately
 
 An error is a value: one sentence that states the problem, the place in the SQL, and a hint with the way out. `str()`
 renders it.
@@ -61,7 +61,7 @@ class Error(Exception):
         self.hint = hint
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows: the error's own words say enough, and the cell stops all the same."""
+        """What IPython shows: only the message, without a traceback; the cell still stops."""
         return [f"{type(self).__name__}: {self}"]
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class InternalError(DatabaseError):
 
 
 class OperationalError(DatabaseError):
-    """The database, the ledger or the budget stands in the way, and not the query itself."""
+    """The database, the ledger or the budget prevents the query; the query itself is valid."""
 
 
 class ProgrammingError(DatabaseError):
@@ -117,11 +117,9 @@ class BudgetExhausted(OperationalError):
 
     def __init__(self, requested: float, remaining: float, *, hint: str | None = None) -> None:
         fitting = float(DOWN.create_decimal(repr(remaining)))
-        way_out = (
-            f"ask with epsilon={fitting:g} or less" if fitting else "ask again what was asked before, which is free"
-        )
+        way_out = f"use epsilon={fitting:g} or less" if fitting else "repeat earlier queries, which is free"
         super().__init__(
-            f"the query asks for epsilon {requested:.6g}, and {remaining:.6g} is left",
+            f"the query costs epsilon {requested:.6g}, but only {remaining:.6g} is left",
             hint=hint or f"{way_out}; or ask the data owner for more",
         )
         self.requested = requested
@@ -188,7 +186,7 @@ class SchemaError(ProgrammingError):
 
 
 class Unsupported(NotSupportedError):
-    """The query was understood, and cannot be answered privately; the hint says what to write instead."""
+    """The query is valid but cannot be answered privately; the hint says what to write instead."""
 
 
 # -- source ------------------------------------------------------------------------------------------------------------
@@ -251,7 +249,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     if close:
         return "did you mean " + " or ".join(f'"{match}"' for match in close) + "?"
     if names and len(names) <= 12:
-        return "there is " + ", ".join(f'"{known_name}"' for known_name in names)
+        return "available: " + ", ".join(f'"{known_name}"' for known_name in names)
     return None
 
 

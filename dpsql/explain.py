@@ -140,10 +140,10 @@ class ExplainedReports:
     def __str__(self) -> str:
         names = " and ".join(self.columns)
         if self.is_free:
-            return f"{names}: counted as they are, then de-biased; free, since nothing else of people is read"
+            return f"{names}: counted exactly, then de-biased; free, because the query reads no other private column"
         return (
-            f"{names}: private columns are read too, so the counts of reports get noise; then they are de-biased, and "
-            "intervals() hold both errors"
+            f"{names}: the query also reads private columns, so report counts get noise before they are de-biased; "
+            "intervals() cover both errors"
         )
 
 
@@ -231,7 +231,7 @@ def _reports(calibrated: Calibrated) -> Iterator[ExplainedReports]:
 
 def _collected(reports: RandomizedResponses) -> tuple[str, ...]:
     return tuple(
-        f'"{part.declared}" ({part.collected.mechanism}, epsilon {part.collected.epsilon:g} a report)'
+        f'"{part.declared}" ({part.collected.mechanism}, epsilon {part.collected.epsilon:g} per report)'
         for part in reports.columns
     )
 
@@ -240,9 +240,9 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if isinstance(output.estimate, Reported):
         return ExplainedColumn(output.name, None, "estimated from randomised reports: see intervals()")
     if output.replicate:
-        return ExplainedColumn(output.name, None, "its error depends on the answer: see intervals()")
+        return ExplainedColumn(output.name, None, "error depends on the answer: see intervals()")
     if output.lost:
-        return ExplainedColumn(output.name, None, "its error is unknown")
+        return ExplainedColumn(output.name, None, "error unknown")
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
     release = calibrated.releases[output.release]
@@ -252,33 +252,33 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     rows = domain.size if output.chosen and domain is not None else 1
     width = half_width(output.estimate, release.noises, for_all(LEVEL, rows))
     if release.planned.auto_bounds:
-        return ExplainedColumn(output.name, None, "its error is unknown until the query has found its bounds")
+        return ExplainedColumn(output.name, None, "error unknown until the query has found its bounds")
     if width is None:
         return ExplainedColumn(output.name, width, _note(output.estimate, release))
     if output.chosen and domain is None:
-        note = f"more than ± {width:.4g} at 95 %, since rows are chosen by their noise: see intervals()"
+        note = f"more than ± {width:.4g} at 95 %, because noisy values choose the rows: see intervals()"
         return ExplainedColumn(output.name, None, note)
     return ExplainedColumn(output.name, width, "for all groups at once" if rows > 1 else "")
 
 
 def _by_level(estimate: Linear | Ratio | SmoothFunction, release: CalibratedRelease) -> str:
-    """Each level has an error of its own; where levels are made to agree, it can only be less."""
+    """Each level has its own error; making levels consistent can only reduce it."""
     widths = [half_width(estimate, noises, LEVEL) for noises in levels_noises(release)]
     if None in widths:
-        return "its error depends on the answer: see intervals()"
+        return "error depends on the answer: see intervals()"
     plan = release.planned.release
     kept = [[format_expression(plan.aggregate.keys[key]) for key in level.kept] for level in plan.levels]
     known = (significant(width) for width in widths if width is not None)
     parts = (
-        f"± {width} by {', '.join(keys)}" if keys else f"± {width} in all"
+        f"± {width} by {', '.join(keys)}" if keys else f"± {width} overall"
         for width, keys in zip(known, kept, strict=True)
     )
-    return f"at 95 % at most {'; '.join(parts)}"
+    return f"at most, at 95 %: {'; '.join(parts)}"
 
 
 def _note(estimate: Linear | Ratio | SmoothFunction, release: CalibratedRelease) -> str:
     if isinstance(estimate, Ratio | SmoothFunction):
-        return "its error depends on the answer: see intervals()"
+        return "error depends on the answer: see intervals()"
     names = {name for name, _ in estimate.weights}
     return "; ".join(draw.note for drawn, draw in release.statistics if drawn.column in names)
 
@@ -317,7 +317,7 @@ def _found(auto_bounds: AutoBounds) -> Iterator[str]:
         what for what, is_found in ((FOUND_ROWS, auto_bounds.rows), (FOUND_GROUPS, auto_bounds.groups)) if is_found
     )
     for value, (low, high) in auto_bounds.values:
-        yield f"where to clip {format_clipped(value)} within {float(low):g} to {float(high):g}"
+        yield f"clip bounds of {format_clipped(value)} within {float(low):g} to {float(high):g}"
 
 
 def _total(level: Level, release: CalibratedRelease) -> ExplainedTotal:
@@ -372,7 +372,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 
 def _part_line(number: int, release: ExplainedRelease) -> str:
     first = " and ".join(str(other + 1) for other in release.reads)
-    after = f"; runs after release {first} and reads its noisy answer" if first else ""
+    after = f"; runs after release {first}, whose noisy answer it reads" if first else ""
     return f"release {number + 1}  epsilon {release.epsilon:.6g} of the cost{after}"
 
 
@@ -395,7 +395,7 @@ def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield "noise", f"{explanation.mechanism or 'none'}: {explanation.reason}"
     yield from (("reports", str(reports)) for reports in explanation.reports)
     if explanation.cost_if_refused != explanation.cost:
-        yield "if refused", f"epsilon {explanation.cost_if_refused.epsilon:.6g}, if every test refuses"
+        yield "if refused", f"epsilon {explanation.cost_if_refused.epsilon:.6g}, if all tests refuse"
 
 
 def _beyond_light(release: ExplainedRelease) -> str:
@@ -421,7 +421,7 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
         most = release.rows_per_unit or 0
         cut = most > release.max_rows_per_group or (release.keys and most > release.max_groups)
         if cut and most > (release.light_rows or 0):
-            yield "cut", f"the join gives one person up to {most} rows; rows beyond the bounds do not count"
+            yield "cut", f"the join can give one person up to {most} rows; rows beyond the bounds do not count"
     if release.strategy is not None and not release.found:
         yield "strategy", release.strategy
     if release.found:
@@ -434,11 +434,14 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
     for columns in _bundles(release):
         where = " in a group" if release.keys else ""
         together = f"at most {several(release.max_rows_per_group, 'row', 'rows')} per person in all of them{where}"
-        yield "disjoint", f"a row counts in one of {columns} columns: each has the noise of one, and {together}"
+        yield (
+            "disjoint",
+            f"a row counts in only one of {columns} columns, so each has the noise of a single one; {together}",
+        )
     for total in release.totals:
         by = f"by {', '.join(total.keys)}" if total.keys else "of all groups"
         deviations = ", ".join(significant(measure.std * measure.quantum) for measure in total.measures)
-        least = "" if total.threshold is None else f"; shown from {total.threshold:,} people on"
+        least = "" if total.threshold is None else f"; shown from {total.threshold:,} people up"
         hidden = "" if release.public_keys else ", including groups that are not shown"
         yield "total", f"{by}: measured separately{hidden}; noise with standard deviations {deviations}{least}"
     for statistic in release.statistics:
@@ -446,7 +449,7 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
     for test in release.tests:
         yield (
             "test",
-            f"{test.column} is shown if a noisy count of people beyond the proposal is at most {test.most}",
+            f"{test.column} is shown if the noisy number of people who exceed the proposal is at most {test.most}",
         )
 
 
@@ -468,7 +471,7 @@ def explanation_card(explanation: Explanation) -> str:
         if column.half_width is not None or column.note
     ]
     return card(
-        "What the query would do; asking costs nothing",
+        "What the query would do; explain is free",
         figures((*cost_figures(explanation.cost, explanation.remaining), (explanation.mechanism or "no", "noise"))),
         facts(_cost_facts(explanation)),
         grid(("column", "error at 95 %"), columns) if columns else "",
@@ -488,5 +491,5 @@ def _release_part(release: ExplainedRelease) -> str:
     return (
         facts(_release_facts(release))
         + (grid(MEASURED, measures) if measures else "")
-        + folded("the SQL that would run on the data", code(release.sql))
+        + folded("SQL that would run on the data", code(release.sql))
     )

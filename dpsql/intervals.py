@@ -44,7 +44,7 @@ NOTHING = 1e-300
 
 
 def for_all(level: float, rows: int) -> float:
-    """The level at which each of so many intervals holds, so that all of them do at `level`: Bonferroni's."""
+    """The level at which each of several intervals must hold so that all hold at `level` (Bonferroni)."""
     return 1 - (1 - level) / max(1, rows)
 
 
@@ -98,7 +98,7 @@ def _around(
 def _in_range(
     low: float, high: float, least: Fraction | float | None, most: Fraction | float | None
 ) -> tuple[float, float]:
-    """Cut to the range of the answer. What lies beside the range keeps its width, and begins at the range's end."""
+    """The interval, cut to the answer's range. Outside the range it keeps its width and starts at the range's end."""
     start, end = -math.inf if least is None else float(least), math.inf if most is None else float(most)
     if high < start:
         low, high = start, start + (high - low)
@@ -158,7 +158,7 @@ def _nearly_normal(linear: Linear, noises: NoisyColumns, level: float) -> float:
 
 
 def _quantile(level: float, kurtosis: float) -> float:
-    """Of nearly a normal distribution (Cornish and Fisher)."""
+    """The quantile of a nearly normal distribution (Cornish and Fisher)."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     return max(z + (z**3 - 3 * z) / 24 * kurtosis, 0.0)
 
@@ -182,7 +182,7 @@ def _known(estimate: Linear | Ratio, noises: NoisyColumns) -> bool:
 
 
 def _parts(estimate: Linear | Ratio) -> set[str]:
-    """The columns that it is made of."""
+    """The columns that the estimate reads."""
     sides = (estimate,) if isinstance(estimate, Linear) else (estimate.above, estimate.below)
     return {name for side in sides for name, _ in side.weights}
 
@@ -194,7 +194,7 @@ def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:
 
 
 def _width(terms: Sequence[tuple[float, Noise | combined.Combined]], level: float) -> float:
-    """Of a weighted sum of noises."""
+    """The half-width for a weighted sum of noises."""
     noises = tuple(noise for _, noise in terms)
     if len(noises) == 1:
         return abs(terms[0][0]) * _width_of_one(noises, level)

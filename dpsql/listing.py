@@ -63,7 +63,7 @@ class Listing:
 
 
 def list_asked(sql: Any, schema: Schema) -> Listing | None:
-    """The listing that the text asks for: SHOW TABLES, DESCRIBE, DESCRIBE visits; None if it asks something else."""
+    """The listing for SHOW TABLES, DESCRIBE or DESCRIBE visits; None for any other text."""
     found = SHOW.fullmatch(sql) if isinstance(sql, str) else None
     if found is None:
         return None
@@ -85,11 +85,11 @@ def list_columns(schema: Schema, name: str) -> Listing:
 def list_schema(schema: Schema) -> Listing:
     """Every column of every table."""
     rows = ((name, *row) for name, table in _tables(schema) for row in _described(table))
-    return Listing(f"What is declared of {schema.dataset}", ("table", *COLUMNS), tuple(rows))
+    return Listing(f"The declared schema of {schema.dataset}", ("table", *COLUMNS), tuple(rows))
 
 
 def person_of(schema: Schema, name: str) -> str:
-    """Whose a row is: the column that says so, or the way to it."""
+    """The column that identifies the person of a row, or the path to it."""
     hops = schema.unit_path(name)
     last = schema.table(hops[-1].to_table if hops else name)
     steps = [f"{hop.column} -> {hop.to_table}" for hop in hops]
@@ -105,9 +105,9 @@ def counts(table: Table) -> str:
     if table.unique:
         return "one row per person"
     groups, rows = table.contribution.max_groups, table.contribution.max_rows_per_group
-    counted = "as many rows as each query finds best" if rows == AUTO else f"{rows} row{'s' * (rows > 1)}"
+    counted = "as many rows as each query finds" if rows == AUTO else f"{rows} row{'s' * (rows > 1)}"
     if groups == AUTO:
-        return f"{counted} in as many groups{' as each query finds best' * (rows != AUTO)}"
+        return f"{counted} in as many groups{' as each query finds' * (rows != AUTO)}"
     return f"{counted} in {'each of ' * (groups > 1)}{groups} group{'s' * (groups > 1)}"
 
 
@@ -136,7 +136,7 @@ def _facts(table: Table, column: Column) -> Iterator[str]:
         low, high = map(plain, column.bounds)
         yield f"from {low} to {high}"
     if column.auto:
-        yield "each query finds its own clip"
+        yield "each query finds its own clip bounds"
     if column.collected is not None:
         yield f"randomised reports ({column.collected.mechanism}, epsilon {column.collected.epsilon:g})"
     if column.nullable:

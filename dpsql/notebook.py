@@ -90,7 +90,7 @@ class DpsqlMagics(Magics):
         options, rest = _options(line, OPTIONS.keys() | {"as", "explain"})
         sql = "\n".join(filter(None, (rest, cell)))
         if not sql.strip():
-            raise ProgrammingError("there is nothing to ask", hint="write  %dpsql SELECT COUNT(*) FROM customers")
+            raise ProgrammingError("there is no query", hint="write  %dpsql SELECT COUNT(*) FROM customers")
         name = _variable(options)
         ask = self._opened().explain if options.pop("explain", False) else self._opened().execute
         answer = ask(sql, **options)

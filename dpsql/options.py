@@ -64,7 +64,7 @@ def query_delta(delta: object, name: str, largest: Fraction) -> Fraction:
     if value > largest:
         raise ProgrammingError(
             f"{name}={float(value):g} is more than the session's {float(largest):g}",
-            hint="name a smaller delta, or none: the session's is used then",
+            hint="use a smaller delta, or none for the session's",
         )
     return value
 
@@ -89,15 +89,15 @@ def mechanism_named(name: object, *_: object) -> str:
     if isinstance(name, str) and name.lower() in MECHANISMS:
         return name.lower()
     raise ProgrammingError(
-        f"there is no mechanism {name!r}",
-        hint=did_you_mean(str(name), MECHANISMS) or f"these are known: {', '.join(MECHANISMS)}",
+        f"unknown mechanism {name!r}",
+        hint=did_you_mean(str(name), MECHANISMS) or f"available: {', '.join(MECHANISMS)}",
     )
 
 
 def count(value: object, name: str, *_: Fraction) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
         raise ProgrammingError(
-            f"{name} is a whole number from 1 on, not {value!r}", hint=f"write {name}=4, for example"
+            f"{name} must be a whole number of at least 1, not {value!r}", hint=f"write {name}=4, for example"
         )
     return value
 
@@ -110,8 +110,8 @@ def auto_named(value: object, *_: object) -> Auto:
     if value == "auto":
         return "auto"
     raise ProgrammingError(
-        f'bounds= is "auto": the query finds where to clip what it sums, and not {value!r}',
-        hint="to name bounds, write SUM(x, contribution_bounds_per_row => (0, 500))",
+        f'bounds= can only be "auto" (the query finds where to clip what it sums), not {value!r}',
+        hint="to set bounds yourself, write SUM(x, contribution_bounds_per_row => (0, 500))",
     )
 
 
@@ -124,8 +124,8 @@ def bounding_named(value: object, *_: object) -> Bounding:
     if value == "sample" or value == "l2_clip":  # each by itself, which mypy follows
         return value
     raise ProgrammingError(
-        f"bounding= says what becomes of a unit that is in too many groups, and {value!r} says nothing about it",
-        hint='write bounding="sample": some of its groups count; or bounding="l2_clip": all of them do, for a part',
+        f"unknown bounding={value!r}: bounding= says what to do with people in too many groups",
+        hint='write bounding="sample" to count some of their groups, or bounding="l2_clip" to scale all of them down',
     )
 
 
@@ -139,7 +139,7 @@ def empty_groups_named(value: object, *_: object) -> EmptyGroups:
 
 
 def _level_of_caller() -> int:
-    """The `stacklevel` for whoever called dpsql, so that a DeprecationWarning is shown where it can be mended."""
+    """The `stacklevel` of dpsql's caller, so that a DeprecationWarning points to the code to change."""
     level, frame = 1, sys._getframe(1)
     inside = Path(__file__).parent
     while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(inside):
@@ -148,9 +148,9 @@ def _level_of_caller() -> int:
 
 
 def weights_named(value: object, *_: object) -> tuple[tuple[str, Fraction], ...]:
-    hint = 'write weights={"n": 2, "total": 1}: a column of twice the weight has half the error'
+    hint = 'write weights={"n": 2, "total": 1}; twice the weight means half the error'
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise ProgrammingError(f"weights= says by name how much columns matter, not {value!r}", hint=hint)
+        raise ProgrammingError(f"weights= takes a weight for each column name, not {value!r}", hint=hint)
     try:
         return tuple((name, positive(weight, "a weight")) for name, weight in value.items())
     except ProgrammingError as error:
@@ -226,7 +226,7 @@ class QueryOptions(TypedDict, total=False):
     epsilon: Annotated[
         Number | None,
         QueryOption(
-            help="What one query costs; a tenth of the budget if not given.",
+            help="The cost of the query; by default a tenth of the budget.",
             read=positive,
             metavar=NUMBER,
             clause="epsilon",
@@ -236,7 +236,7 @@ class QueryOptions(TypedDict, total=False):
     delta: Annotated[
         Number | None,
         QueryOption(
-            help="The delta at which that cost holds; the session's if not given.",
+            help="The delta of that cost; by default the session's.",
             read=query_delta,
             metavar=NUMBER,
             clause="delta",
@@ -247,7 +247,7 @@ class QueryOptions(TypedDict, total=False):
     accuracy: Annotated[
         Number | None,
         QueryOption(
-            help="Instead of epsilon: the least cost for ± this at 95 %, such as 50 or 5%.",
+            help="Instead of epsilon: spend the least that gives this ± at 95 %, such as 50 or 5%.",
             read=accuracy_named,
             stage="calibrate_noise",
         ),
@@ -255,7 +255,7 @@ class QueryOptions(TypedDict, total=False):
     mechanism: Annotated[
         str | None,
         QueryOption(
-            help="The kind of noise, such as laplace or gaussian; the best if not given.",
+            help="The noise mechanism, such as laplace or gaussian; by default the best.",
             read=mechanism_named,
             clause="mechanism",
             stage="infer_sensitivity",
@@ -264,7 +264,7 @@ class QueryOptions(TypedDict, total=False):
     propose: Annotated[
         Number | None,
         QueryOption(
-            help="How far you think one person can move the answer: tested, then noise for that.",
+            help="How far you think one person can move the answer; a private test checks it.",
             read=positive,
             metavar=NUMBER,
             clause="propose",
@@ -274,7 +274,7 @@ class QueryOptions(TypedDict, total=False):
     max_groups: Annotated[
         int | Auto | None,
         QueryOption(
-            help="Groups that one person may count in, instead of the schema's; or auto.",
+            help="Groups in which one person counts, in place of the schema's; or auto.",
             read=count_or_auto,
             parse=whole_number,
             clause="max_groups_contributed",
@@ -284,7 +284,7 @@ class QueryOptions(TypedDict, total=False):
     max_rows_per_group: Annotated[
         int | Auto | None,
         QueryOption(
-            help="Rows of one person that count in a group, instead of the schema's; or auto.",
+            help="Rows of one person that count in a group, in place of the schema's; or auto.",
             read=count_or_auto,
             parse=whole_number,
             clause="max_rows_contributed",
@@ -294,7 +294,7 @@ class QueryOptions(TypedDict, total=False):
     bounds: Annotated[
         Auto | None,
         QueryOption(
-            help="With auto, the query finds where to clip what it sums, within the schema's bounds.",
+            help="auto: the query finds where to clip summed values, within the schema's bounds.",
             read=auto_named,
             stage="infer_sensitivity",
         ),
@@ -302,7 +302,7 @@ class QueryOptions(TypedDict, total=False):
     bounding: Annotated[
         Bounding | None,
         QueryOption(
-            help="For people in more than max_groups groups: sample, or l2_clip to count all for a part.",
+            help="For people in more than max_groups groups: sample some, or l2_clip to scale all down.",
             read=bounding_named,
             stage="infer_sensitivity",
         ),
@@ -310,7 +310,7 @@ class QueryOptions(TypedDict, total=False):
     weights: Annotated[
         Mapping[str, Number] | None,
         QueryOption(
-            help="Which columns matter more, such as n=2,total=1; twice the weight is half the error.",
+            help="Which columns matter more, such as n=2,total=1; twice the weight, half the error.",
             read=weights_named,
             parse=weights_written,
             stage="calibrate_noise",
@@ -327,7 +327,7 @@ class QueryOptions(TypedDict, total=False):
     diagnose: Annotated[
         bool | None,
         QueryOption(
-            help="Learn how much bounding left out, for a twentieth of the cost.",
+            help="Estimate how much bounding left out, for a twentieth of the cost.",
             read=switched,
             metavar=None,
             stage="track_units",
@@ -336,7 +336,7 @@ class QueryOptions(TypedDict, total=False):
     fresh: Annotated[
         bool | None,
         QueryOption(
-            help="Draw new noise, and pay, for a question asked before.",
+            help="Draw new noise, at full cost, even if the query was asked before.",
             read=switched,
             metavar=None,
             stage="calibrate_noise",
@@ -352,7 +352,7 @@ OPTIONS: Mapping[str, QueryOption] = {
     name: _named(name, kind.__metadata__[0]) for name, kind in QueryOptions.__annotations__.items()
 }
 MIN_UNITS = QueryOption(
-    help="Groups with fewer people are not shown.",
+    help="Hide groups with fewer people.",
     read=count,
     parse=whole_number,
     clause="min_privacy_units_per_group",
@@ -371,12 +371,12 @@ CONFIRMING = ("privacy_unit_column", "group_selection_strategy")
 def read_options(options: Mapping[str, object], largest_delta: Fraction) -> dict[str, Any]:
     """The fields of a `QueryRequest` that the options of execute() name; None is as good as left out."""
     for name in options.keys() - OPTIONS:
-        hint = "write epsilon= for what one question costs" if name == "budget" else did_you_mean(name, OPTIONS)
+        hint = "use epsilon= for the cost of one query" if name == "budget" else did_you_mean(name, OPTIONS)
         raise ProgrammingError(f"there is no option {name}=", hint=hint)
     given = {name: value for name, value in options.items() if value is not None}
     if "accuracy" in given and "epsilon" in given:
         raise ProgrammingError(
-            "epsilon= and accuracy= both say how exact the answer is", hint="say one, and the other follows"
+            "epsilon= and accuracy= both set the accuracy", hint="give one; the other follows from it"
         )
     return {name: OPTIONS[name].read(value, name, largest_delta) for name, value in given.items()}
 
@@ -394,7 +394,7 @@ class SqlOption:
 
 @dataclass(frozen=True)
 class SqlOptions:
-    """What the options clause says, if there is one."""
+    """The options clause, if there is one."""
 
     options: tuple[SqlOption, ...] = ()
     at: Place | None = None
@@ -414,7 +414,7 @@ NO_OPTIONS = SqlOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class QueryRequest:
-    """What was asked and at what price. Bounds that are not given come from the schema."""
+    """The options of one query. Bounds that are not given come from the schema."""
 
     sql: str
     parameters: tuple[object, ...] = ()
@@ -475,17 +475,17 @@ class QueryRequest:
 
 
 def with_options(request: QueryRequest, options: SqlOptions, largest_delta: Fraction) -> QueryRequest:
-    """The question with what its options clause says. Where execute() says something else it is refused."""
+    """The request with the options clause applied; refused if execute() contradicts the clause."""
     changed: dict[str, Any] = {}
     for given in (given for given in options.options if given.name not in CONFIRMING):
         option = CLAUSE_OPTIONS[given.name]
         changed[option.name] = _read(given, option, largest_delta)
         if option.name in request.named and getattr(request, option.name) != changed[option.name]:
             raise ProgrammingError(
-                f"the SQL says {given.name} = {given.value}, and execute() {option.name}="
-                f"{_shown(request, option.name)}",
+                f"the SQL says {given.name} = {given.value}, but execute() says "
+                f"{option.name}={_shown(request, option.name)}",
                 at=given.at,
-                hint="say it in one place",
+                hint="set it in one place",
             )
     if "epsilon" in changed:
         changed["share"] = None
@@ -493,7 +493,7 @@ def with_options(request: QueryRequest, options: SqlOptions, largest_delta: Frac
 
 
 def with_clauses(request: QueryRequest, clauses: tuple[SqlOptions, ...], largest_delta: Fraction) -> QueryRequest:
-    """The question with what one clause says of all of it, or several of its parts, whose costs are added up."""
+    """The request with one clause applied to the whole query, or several to its parts, with their costs added up."""
     if len(clauses) < 2:
         return with_options(request, clauses[0], largest_delta) if clauses and clauses[0].options else request
     parts = tuple(with_options(request, clause, largest_delta) for clause in clauses)
@@ -502,21 +502,21 @@ def with_clauses(request: QueryRequest, clauses: tuple[SqlOptions, ...], largest
             raise ProgrammingError(
                 f"the SQL has {len(clauses)} options clauses, and execute() says {field}={_shown(request, field)}",
                 at=clauses[1].at,
-                hint="let each clause say what its part may cost",
+                hint="set the cost of each part in its own clause",
             )
     for clause in clauses:
         if clause.get("epsilon") is None:
             raise ProgrammingError(
-                "one of several options clauses says no epsilon",
+                "one of the options clauses has no epsilon",
                 at=clause.at,
-                hint="name one in each: OPTIONS(epsilon = 0.2)",
+                hint="give each one: OPTIONS(epsilon = 0.2)",
             )
     deltas = [part.delta for part in parts if part.delta is not None]
     if len(deltas) not in (0, len(parts)):
         raise ProgrammingError(
-            "some of the options clauses name a delta, and some do not",
+            "only some of the options clauses have a delta",
             at=next(clause.at for clause in clauses if clause.get("delta") is None),
-            hint="name it in each clause, or in none",
+            hint="give it in every clause, or in none",
         )
     delta = query_delta(sum(deltas), "delta", largest_delta) if deltas else None
     return replace(
@@ -535,9 +535,9 @@ def _in_all(field: str, parts: tuple[QueryRequest, ...], clauses: tuple[SqlOptio
     first, *others = (getattr(part, field) for part in parts)
     if any(other != first for other in others):
         raise ProgrammingError(
-            f"the options clauses differ in {field}, which is one for the whole question",
+            f"the options clauses differ in {field}, which applies to the whole query",
             at=clauses[1].at,
-            hint="say the same in each, or ask in several questions",
+            hint="use the same value in each, or split the query",
         )
     return first
 
@@ -547,14 +547,14 @@ def refuse_options(request: QueryRequest, names: Collection[str], instead: str) 
     for option in (option for part in (request, *request.clauses) for option in part.options.options):
         if option.name in names:
             raise ProgrammingError(
-                f"the SQL says {option.name} = {option.value}, and {instead} says how much to spend",
+                f"the SQL says {option.name} = {option.value}, but {instead} already says how much to spend",
                 at=option.at,
-                hint="say it in one place",
+                hint="set it in one place",
             )
 
 
 def with_proposal(request: QueryRequest) -> QueryRequest:
-    """A proposal asks for propose-test-release, which needs one."""
+    """A proposal selects propose-test-release, which requires one."""
     from dpsql.mechanisms.registry import MECHANISMS  # late, as above
 
     proposing = [name for name, mechanism in MECHANISMS.items() if mechanism.needs_proposal]
@@ -564,12 +564,12 @@ def with_proposal(request: QueryRequest) -> QueryRequest:
         return request
     if request.mechanism in proposing:
         raise ProgrammingError(
-            "propose-test-release needs a proposal",
-            hint="write propose=200: how much you think one unit can change the answer, or a value that few exceed",
+            'mechanism="ptr" needs a proposal',
+            hint="write propose=200, how much you think one person can change the answer, or a value that few exceed",
         )
     raise ProgrammingError(
-        f'propose= is for propose-test-release, and mechanism="{request.mechanism}" is named',
-        hint='write mechanism="ptr", or leave propose= out',
+        f'propose= is only for mechanism="ptr", not for mechanism="{request.mechanism}"',
+        hint='write mechanism="ptr", or omit propose=',
     )
 
 

@@ -346,12 +346,12 @@ def with_error(value: Any, ends: tuple[float, float] | None) -> str:
 def _check_level(level: float) -> None:
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
         raise ProgrammingError(
-            f"a confidence level lies between 0 and 1, unlike {level!r}", hint="write intervals(0.95)"
+            f"a confidence level must lie between 0 and 1, not {level!r}", hint="write intervals(0.95)"
         )
 
 
 def _values(pd: Any, column: np.ndarray) -> Any:
-    """Numbers as they are; at other values pandas looks one by one, as if they stood in rows."""
+    """Numbers unchanged; other values as objects, because pandas inspects them one by one."""
     found = plain_numbers(column)
     return pd.Series(column.tolist()) if found is None else found
 

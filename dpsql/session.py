@@ -154,7 +154,7 @@ class Session:
     def request(self, sql: str, parameters: Parameters, **options: Unpack[QueryOptions]) -> QueryRequest:
         self.environment.check_process()
         if not isinstance(sql, str):
-            raise ProgrammingError(f"a query is a text, not {type(sql).__name__}")
+            raise ProgrammingError(f"a query must be a string, not {type(sql).__name__}")
         # The ledger is read for what depends on it alone: that takes longer than all the rest of this.
         largest_delta = Fraction(0) if options.get("delta") is None else self.environment.ledger.filter.delta
         given = read_options(options, largest_delta)
@@ -181,7 +181,7 @@ class Session:
         return self.environment.ledger.budget
 
     def resume(self) -> None:
-        """The data owner's word, for this session's analyst."""
+        """Lifts the suspension of this session's analyst, on the data owner's authority."""
         self.environment.ledger.resume(self.environment.ledger.analyst)
 
     def close(self) -> None:
@@ -191,17 +191,17 @@ class Session:
 
 
 def default_ledger(database: object) -> str:
-    """A file database has its ledger beside it, so that reopening a notebook does not reset privacy.
+    """A file database has its ledger next to it, so that reopening a notebook does not reset the budget.
 
     Whatever name leads to the file, its ledger is found under the one that links and folders resolve to.
     """
     if not kind_of(database).has_own_ledger:
         raise InterfaceError(
-            "a server has no ledger of its own",
+            "a server needs an explicit ledger",
             hint='name a file or a schema: ledger="shop.ledger", ledger="postgresql://...?schema=shop_ledger"',
         )
     if isinstance(database, list | tuple) or (isinstance(database, str) and has_magic(database)):
-        raise InterfaceError("several files have no ledger of their own", hint='name one: ledger="orders.ledger"')
+        raise InterfaceError("several files need an explicit ledger", hint='name one: ledger="orders.ledger"')
     if not isinstance(database, str | os.PathLike) or str(database) == MEMORY:
         return MEMORY
     by_this_name, ledger = f"{Path(database)}.ledger", f"{os.path.realpath(database)}.ledger"
@@ -209,8 +209,8 @@ def default_ledger(database: object) -> str:
         return by_this_name
     if Path(by_this_name).exists():
         raise LedgerError(
-            f"{database} is a link, and what was spent through it is in {by_this_name}, not in {ledger}",
-            hint="name the ledger that holds the account, with ledger=; or move it, if the other is not there yet",
+            f"{database} is a link; spending through it is recorded in {by_this_name}, not in {ledger}",
+            hint="name the right ledger with ledger=, or move the file if the other does not exist yet",
         )
     return ledger
 
@@ -219,17 +219,17 @@ def planned_queries(queries: object) -> list[tuple[Any, Any]]:
     """A query is a text, or a pair of a text and its parameters."""
     if not isinstance(queries, list | tuple) or not queries:
         raise ProgrammingError(
-            "a plan is a list of at least one query", hint='write conn.plan(["SELECT ...", "SELECT ..."], epsilon=0.5)'
+            "a plan needs at least one query", hint='write conn.plan(["SELECT ...", "SELECT ..."], epsilon=0.5)'
         )
     pairs = [query if isinstance(query, list | tuple) else (query, None) for query in queries]
     for query in pairs:
         if len(query) != 2:
             raise ProgrammingError(
-                f"a query of a plan is a text, or a text and its parameters, and {query!r} is neither",
+                f"each query of a plan must be a string, or a string and its parameters, not {query!r}",
                 hint='write ("SELECT ... ?", [10])',
             )
     if any(query in pairs[:number] for number, query in enumerate(pairs)):
-        raise ProgrammingError("the plan has the same query twice", hint="ask it once, with a larger weight")
+        raise ProgrammingError("the plan has the same query twice", hint="list it once, with a larger weight")
     return [(sql, parameters) for sql, parameters in pairs]
 
 
@@ -241,8 +241,8 @@ def parameter_values(parameters: object) -> dict[str, object] | tuple[object, ..
         return {name: _listed(value) for name, value in parameters.items()}
     if isinstance(parameters, str | bytes | dict) or not hasattr(parameters, "__iter__"):
         raise InterfaceError(
-            f"parameters are a list or tuple of values, or a dict, not {type(parameters).__name__}",
-            hint='write execute("... ?", [10]), or execute("... $low", {"low": 10}); a cost has its name: epsilon=0.1',
+            f"parameters must be a list, a tuple or a dict, not {type(parameters).__name__}",
+            hint='write execute("... ?", [10]), or execute("... $low", {"low": 10}); pass a cost by name: epsilon=0.1',
         )
     return tuple(map(_listed, parameters))
 

@@ -1,6 +1,6 @@
 """The SQLAlchemy dialect: create_engine("dpsql:///shop.duckdb?schema=schemas/shop.yaml&budget=1&delta=1e-6").
 
-What stands behind the question mark goes to `dpsql.connect`. A query's own cost and options are execution options, on
+URL parameters are passed to `dpsql.connect`. The cost and options of a query are execution options, on
 the engine, the connection or the statement: `execution_options(dpsql_epsilon=0.1)`. Reflection shows the declared
 schema, and nothing else of the database.
 """
@@ -55,10 +55,10 @@ class DpsqlDialect(DefaultDialect):
     def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:
         options = dict(url.query)
         for name in options.keys() - set(CONNECT_OPTIONS):
-            raise ArgumentError(f"dpsql:// knows no option {name}; it takes {', '.join(CONNECT_OPTIONS)}")
+            raise ArgumentError(f"dpsql:// has no option {name}; it takes {', '.join(CONNECT_OPTIONS)}")
         if options.get("ledger") == MEMORY:
             # Every connection of the pool would begin with a whole budget of its own.
-            raise ArgumentError("a pool of connections shares one ledger: give ledger= a file, or leave it out")
+            raise ArgumentError("pooled connections share one ledger; pass a file as ledger=, or omit it")
         return [url.database or ""], options
 
     def connect(self, *names: Any, **options: Any) -> Any:

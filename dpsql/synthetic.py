@@ -45,14 +45,14 @@ WORDS = ("gift", "fragile", "express", "Gift", "42")
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes tables of a schema. `adversarial`: whether rows may hold what nobody declared."""
+    """Makes tables for a schema. `adversarial`: whether rows may violate the schema."""
 
     schema: Schema
     random: random.Random
     adversarial: bool
 
     def tables(self, people: int, rows: int) -> Tables:
-        """Some people have many rows, some the same row again and again; some rows are nobody's."""
+        """Tables where some people have many rows, some repeat the same row, and some rows have no person."""
         made: Tables = {}
         for name in self.schema.tables:
             self._make(name, people, rows, made)
@@ -145,7 +145,7 @@ def _between(kind: types.ColumnType, low: Any, high: Any, chance: random.Random)
 
 
 def unit_value(column: Column, number: int) -> object:
-    """The name of a person or a row: one of the declared values, or a number or text that says which it is."""
+    """The identifier of a person or row: one of the declared values, or a distinct number or text."""
     if column.values is not None:
         return column.values[number % len(column.values)]
     if isinstance(column.type, types.Integer):
@@ -351,7 +351,7 @@ def own_key(table: Table, number: int) -> dict[str, object]:
 
 
 def adversarial_tables(file: DeclaredTables, rng: random.Random, units: int, rows: int) -> CaseTables:
-    """Few people: some with many rows, some in one group only, some rows of nobody, some lines of no order."""
+    """A few people, some with many rows or only one group; some rows without a person, some lines without an order."""
     people = unit_values(file.schema, units)
     kinds = column_kinds(file)
     heavy = people[0] if people else None
@@ -445,7 +445,7 @@ PRACTICE_BOUNDS: dict[type, tuple[Any, Any]] = {
 def practice_database(schema: Schema, people: int, seed: int, path: str = ":memory:") -> duckdb.DuckDBPyConnection:
     """The same seed makes the same people."""
     if path != ":memory:" and Path(path).exists():
-        raise OperationalError(f"{path} is there already", hint="name another file, or delete it")
+        raise OperationalError(f"{path} already exists", hint="name another file, or delete it")
     connection = duckdb.connect(path)
     connection.execute("SET threads = 1")
     connection.execute(f"SELECT setseed({(seed % 1000) / 1000})")
@@ -494,7 +494,7 @@ def _columns(schema: Schema, table: Table, people: int) -> Iterator[tuple[str, s
 
 
 def _key(column: Column, number: str) -> str:
-    """The name of a person or a row: one of the declared values, or a number or text that says which it is."""
+    """The identifier of a person or row: one of the declared values, or a distinct number or text."""
     if column.values is not None:
         return _listed(column.values, number)
     if isinstance(column.type, types.Integer):
@@ -544,6 +544,6 @@ def _drawn_by_sql(kind: ColumnType, low: Any, high: Any) -> str:
 
 
 def _listed(values: tuple[object, ...], number: str) -> str:
-    """The value at a number, which begins anew after the last."""
+    """The value at an index, modulo the number of values."""
     shown = ", ".join(literal(str(value)) for value in values)  # as texts: the column's own type is cast to above
     return f"list_extract([{shown}], 1 + ({number}) % {len(values)})"

@@ -175,7 +175,7 @@ def test_looks(shop: dpsql.Connection) -> None:
     assert "total ±" in text
     assert "ranks" in text
     assert "no noisy column" in text
-    assert "% of it" in text
+    assert "% of the cost" in text
     assert "part of the cost" in html
     assert "&lt;b&gt;" in html
 
@@ -186,19 +186,23 @@ def test_looks(shop: dpsql.Connection) -> None:
         ([], {}, "at least one query"),
         (COUNT, {}, "at least one query"),
         (None, {}, "at least one query"),
-        ([COUNT, 5], {}, "a query is a text"),
-        ([(COUNT, [], {})], {}, "neither"),
+        ([COUNT, 5], {}, "a query must be a string"),
+        ([(COUNT, [], {})], {}, "must be a string, or a string and its parameters"),
         ([COUNT, COUNT], {}, "the same query twice"),
         ([COUNT, BY_REGION], {"weights": [1]}, "2 queries"),
         ([COUNT, BY_REGION], {"weights": "12"}, "2 queries"),
         ([COUNT, BY_REGION], {"weights": 2}, "2 queries"),
         ([COUNT, BY_REGION], {"weights": [1, -1]}, "a weight cannot be negative"),
         ([COUNT, BY_REGION], {"weights": [1, 0]}, "a weight must be above 0"),
-        ([COUNT, BY_REGION], {"weights": [1, "much"]}, "a weight is a number"),
+        ([COUNT, BY_REGION], {"weights": [1, "much"]}, "a weight must be a number"),
         ([COUNT], {"epsilon": 0}, "epsilon must be above 0"),
         ([COUNT], {"delta": 0.5}, "more than the session's"),
         ([COUNT, "SELECT nothing FROM orders"], {}, "nothing"),
-        (["SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1) COUNT(*) FROM orders"], {}, "the plan says how"),
+        (
+            ["SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1) COUNT(*) FROM orders"],
+            {},
+            "the plan already says how",
+        ),
     ],
 )
 def test_what_is_no_plan(queries: Any, options: dict[str, Any], problem: str, shop: dpsql.Connection) -> None:

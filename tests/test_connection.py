@@ -317,7 +317,7 @@ def test_the_budget_is_not_called_epsilon() -> None:
         assert conn.budget.epsilon == 2
     with pytest.raises(dpsql.ProgrammingError, match="both given"):
         dpsql.connect(frame, schema=schema, budget=2, epsilon=2)
-    with pytest.raises(dpsql.ProgrammingError, match="none is named"):
+    with pytest.raises(dpsql.ProgrammingError, match="no analyst is named"):
         dpsql.connect(frame, schema=schema, budget=2, analyst_budget=1)
     with pytest.warns(dpsql.Warning, match="epsilon 100 protects against little"):
         dpsql.connect(frame, schema=schema, budget=100).close()

@@ -81,7 +81,7 @@ def test_listing_costs_nothing(session: dpsql.Connection) -> None:
 def test_everything_says_what_it_is(session: dpsql.Connection) -> None:
     assert repr(session) == "<dpsql connection to hospital: epsilon 1 of 1 left>"
     cursor = session.cursor()
-    assert repr(cursor) == "<dpsql cursor, nothing asked yet>"
+    assert repr(cursor) == "<dpsql cursor, no query yet>"
     assert repr(cursor.execute("SHOW TABLES")).startswith("table ")
     assert repr(session.explain("SELECT COUNT(*) FROM visits")).startswith("cost ")
     assert repr(session.execute("SELECT COUNT(*) AS n FROM visits")).split()[0] == "n"

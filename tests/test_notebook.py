@@ -133,11 +133,11 @@ def test_variables_are_databases_and_schemas(shell: InteractiveShell) -> None:
     ("cell", "name", "words"),
     [
         ("%%dpsql\nSELECT nonsense FROM people", "UnknownName", "^^^^^^^^"),
-        (f"%dpsql --epsilon 11 {BY_TOWN}", "BudgetExhausted", "ask with epsilon=10 or less"),
+        (f"%dpsql --epsilon 11 {BY_TOWN}", "BudgetExhausted", "use epsilon=10 or less"),
         (f"%dpsql --epsilom 1 {BY_TOWN}", "ProgrammingError", "there is no option --epsilom\nhint: did you mean"),
         (f"%dpsql --as 1st {BY_TOWN}", "ProgrammingError", "not the name of a variable"),
         ("%dpsql --epsilon", "ProgrammingError", "--epsilon needs a value"),
-        ("%dpsql", "ProgrammingError", "there is nothing to ask"),
+        ("%dpsql", "ProgrammingError", "there is no query"),
         ("%dpsql connect", "ProgrammingError", "connect needs a database"),
         ("%dpsql connect people.duckdb --budget 1", "ProgrammingError", "connect needs a schema"),
         ("%dpsql connect people.duckdb people.yaml", "ProgrammingError", "does not understand 'people.yaml'"),

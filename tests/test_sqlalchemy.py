@@ -220,10 +220,10 @@ def test_errors_keep_their_kind(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("&budget=", "&epsilon="), "knows no option epsilon"),
+        (("&budget=", "&epsilon="), "has no option epsilon"),
         (("schema=shop.yaml&", ""), "write dpsql:///"),
         (("shop.duckdb", ""), "write dpsql:///"),
-        (("&query_epsilon=50", "&ledger=:memory:"), "shares one ledger"),
+        (("&query_epsilon=50", "&ledger=:memory:"), "share one ledger"),
     ],
 )
 def test_a_url_that_cannot_be_right(change: tuple[str, str], said: str, url: str) -> None:

@@ -44,7 +44,7 @@ class Suspension(NamedTuple):
 
     def __str__(self) -> str:
         who = "questions without an analyst's name" if self.analyst is None else f"questions of {self.analyst}"
-        return f"{who}, by entry {self.entry}: one ended without an answer after its charge"
+        return f"{who}, by entry {self.entry}: one was charged but returned no answer"
 
 
 def _not_on_record(after: int, count: int) -> Sequence[Entry]:
@@ -135,13 +135,13 @@ class Budget:
         found = []
         if self.epsilon > LARGE_EPSILON:
             found.append(
-                f"a budget of epsilon {self.epsilon:.4g} protects against little: the odds of anything about a person "
-                "may change by e^epsilon; 3 or less is a real promise"
+                f"a budget of epsilon {self.epsilon:.4g} protects against little: it lets the odds of anything about a "
+                "person change by a factor of e^epsilon; choose 3 or less"
             )
         if self.delta > LARGE_DELTA:
             found.append(
-                f"delta {self.delta:.3g} is the probability that a person is not protected at all; choose it far below "
-                "one in the number of people, such as 1e-6"
+                f"delta {self.delta:.3g} is the probability that a person is not protected at all; choose it far "
+                "below 1 / (number of people), such as 1e-6"
             )
         return tuple(found)
 
@@ -152,7 +152,7 @@ class Budget:
             f"epsilon: {spent.epsilon:.4g} of {self.epsilon:.4g} spent in {several(self.queries, 'query', 'queries')}, "
             f"{remaining.epsilon:.4g} left for the next\n"
             f"delta: {spent.delta:.3g} of {self.delta:.3g} spent\n"
-            f"basic composition would have said {self.basic.epsilon:.4g}{beside}"
+            f"with basic composition {self.basic.epsilon:.4g}{beside}"
             + "".join(f"\nsuspended: {suspension}" for suspension in self.suspended)
         )
 
@@ -171,7 +171,7 @@ class Budget:
 MOST_STEPS = 40
 MOST_LISTED = 100
 """The most characters of a query in the list."""
-LEGEND = "What was spent after each query; the strong colour is what the query added."
+LEGEND = "Total spent after each query; the strong colour is what that query added."
 
 
 def budget_card(budget: Budget, past: Sequence[Entry]) -> str:
@@ -213,7 +213,7 @@ def _facts(budget: Budget) -> Iterator[tuple[str, str]]:
     for suspension in budget.suspended:
         yield "suspended", str(suspension)
     beside = "" if advanced is None else f", by advanced composition {advanced.epsilon:.4g}"
-    yield "composition", f"{budget.filter.name}; by the plain sum ε {budget.basic.epsilon:.4g} would be spent{beside}"
+    yield "composition", f"{budget.filter.name}; a plain sum would have spent ε {budget.basic.epsilon:.4g}{beside}"
 
 
 def _listed(budget: Budget, past: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:

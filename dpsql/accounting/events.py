@@ -29,8 +29,8 @@ class Event:
                 continue
             if not isinstance(value, Fraction) or value < 0:
                 raise ProgrammingError(
-                    f"{type(self).__name__}: {field.name} is a Fraction that is not negative, and {value!r} is not",
-                    hint="turn numbers into Fractions with exact()",
+                    f"{type(self).__name__}: {field.name} must be a non-negative Fraction, not {value!r}",
+                    hint="convert numbers to Fractions with exact()",
                 )
 
     def to_json(self) -> str:
@@ -108,7 +108,7 @@ class Composed(Event):
 @final
 @dataclass(frozen=True)
 class Repeated(Event):
-    """The same releases several times over the same units: once for each group that one person can be in."""
+    """The same releases several times over the same units: once for each group in which one person can be."""
 
     events: tuple[Event, ...]
     times: Fraction
@@ -142,7 +142,7 @@ def _revived(described: Mapping[str, object]) -> Event:
     kind = KINDS.get(str(described.get("event")))
     if kind is None:
         raise Unsupported(
-            f"{described.get('event')!r} is not a privacy event of this version",
+            f"{described.get('event')!r} is not a privacy event known to this version",
             hint="read the ledger with the dpsql version that wrote it, or a newer one",
         )
     values = {

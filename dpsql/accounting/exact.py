@@ -1,4 +1,4 @@
-"""Exact amounts: 0.1 means one tenth, and not the nearest binary fraction.
+"""Exact amounts: 0.1 means one tenth, not the nearest binary fraction.
 
 Inside the accounting every amount is a Fraction, or `math.inf` where a rule cannot bound the loss at all. Only what is
 shown to people becomes a float, rounded to the side that never flatters.
@@ -35,13 +35,13 @@ def exact(value: object, name: str = "epsilon") -> Fraction:
     """
     number = _read(value)
     if number is None:
-        raise ProgrammingError(f"{name} is a number, not {value!r}", hint=f'write {name}=0.1, or {name}="1/3"')
+        raise ProgrammingError(f"{name} must be a number, not {value!r}", hint=f'write {name}=0.1, or {name}="1/3"')
     if number < 0:
-        raise ProgrammingError(f"{name} cannot be negative, and {value!r} is", hint=f"write {name}=0.1, for example")
+        raise ProgrammingError(f"{name} cannot be negative, but {value!r} is", hint=f"write {name}=0.1, for example")
     if number != 0 and not SMALLEST <= number <= LARGEST:
         raise ProgrammingError(
             f"{name}={value!r} is out of range",
-            hint=f"{name} is 0 or between {float(SMALLEST):g} and {float(LARGEST):g}",
+            hint=f"{name} must be 0, or between {float(SMALLEST):g} and {float(LARGEST):g}",
         )
     return number
 

@@ -253,7 +253,8 @@ class Filter(ABC):
         if self.epsilon < 0 or not 0 <= self.delta < 1:
             raise ProgrammingError(
                 f"epsilon {float(self.epsilon):g} and delta {float(self.delta):g} are not a privacy budget",
-                hint="epsilon is at least 0, and delta from 0 up to (not including) 1; epsilon=1, delta=1e-6 is usual",
+                hint="epsilon must be at least 0, and delta at least 0 and below 1; typical values are epsilon=1, "
+                "delta=1e-6",
             )
 
     @property
@@ -420,7 +421,7 @@ def filter_named(name: str, epsilon: Fraction, delta: Fraction) -> Filter:
     """
     if name not in FILTERS:
         names = ", ".join(f'"{known}"' for known in FILTERS)
-        raise ProgrammingError(f"there is no composition {name!r}", hint=f"composition is one of {names}")
+        raise ProgrammingError(f"unknown composition {name!r}", hint=f"choose one of {names}")
     return FILTERS[name](epsilon, delta)
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 def check_clip(call: AggregateCall) -> None:
     if call.distinct or call.group_bounds is not None:
         raise Unsupported(
-            f"{call.name} takes no proposal together with DISTINCT or bounds per group",
+            f"{call.name} cannot combine propose= with DISTINCT or per-group bounds",
             at=call.at,
             hint="leave one of the two out",
         )
@@ -74,7 +74,7 @@ def check_proposal(answer: Answer, columns: Mapping[Measure, str], rows: int, ca
     assert isinstance(measure, CountRows | CountValues | SumValues)
     if measure.linf(rows) >= measure.unclipped(rows):
         raise ProgrammingError(
-            f"the proposal is not below what one person may add to {call.name} anyway",
+            f"the proposal is no smaller than what one person can add to {call.name} anyway",
             at=call.at,
             hint="propose less, or leave propose= out",
         )
@@ -99,7 +99,7 @@ def _clipped_count(call: AggregateCall, measure: CountRows | CountValues, contex
     assert context.propose is not None
     if context.propose.denominator != 1:
         raise ProgrammingError(
-            "for a count, a proposal is a whole number of rows", at=call.at, hint="write propose=5, for example"
+            "for a count, propose= must be a whole number of rows", at=call.at, hint="write propose=5, for example"
         )
     answer = clipped(replace(measure, most=int(context.propose)), Fraction(1), Integer(), context)
     return replace(answer, wide=call.wide)
@@ -111,9 +111,9 @@ def _clamped_count(measure: Measure, call: AggregateCall) -> Measure:
         return measure  # a unit is counted once anyway
     if not isinstance(measure, CountRows | CountValues):
         raise Unsupported(
-            "bounds per group cannot be given to a count of distinct values",
+            "a count of distinct values cannot have per-group bounds",
             at=call.at,
-            hint="set max_rows_contributed in the options clause: it holds for distinct values too",
+            hint="set max_rows_contributed in the options clause; it also applies to distinct values",
         )
     return replace(measure, most=int(call.group_bounds[1]))
 
@@ -160,7 +160,7 @@ def counted_pairs(call: AggregateCall, known: Known) -> CountRows | CountValues:
 
 COUNT = AggregateFunction(
     name="COUNT",
-    of="rows (`*`), values, different values (`DISTINCT x`), people (`DISTINCT unit`)",
+    of="rows (`*`), values, distinct values (`DISTINCT x`), people (`DISTINCT unit`)",
     error=ErrorBars.INTERVAL,
     answer=count,
     spellings=("COUNT_IF(condition)", "APPROX_COUNT_DISTINCT(x)"),
@@ -168,8 +168,8 @@ COUNT = AggregateFunction(
     bounds=(BoundsRule.PER_GROUP,),
     clamped=BoundsRule.PER_GROUP,
     words=(
-        Word("count", "COUNT({})", "The number of rows, or of rows where the column is not missing."),
-        Word("nunique", "COUNT(DISTINCT {})", "The number of different values."),
+        Word("count", "COUNT({})", "The number of rows, or of rows where the column is not NULL."),
+        Word("nunique", "COUNT(DISTINCT {})", "The number of distinct values."),
     ),
     read_as=lambda kind: Integer(),
     over_pairs=counted_pairs,
@@ -193,9 +193,9 @@ def unbounded(call: AggregateCall, value: Expression, known: Known) -> Unbounded
     bounded = dict(known) | {name: _sample(column, kept_properties(column, known)) for name, column in lacking.items()}
     if not lacking or not _is_finite(kept_properties(value, bounded)):
         return UnboundedColumn(
-            f"{call.said} needs a bounded value, and {format_expression(value)} has no bounds",
+            f"{call.said} needs a bounded value, but {format_expression(value)} has no bounds",
             at=place,
-            hint=f"write  {_clamped_text(value)}  in its place, with bounds of your own",
+            hint=f"write  {_clamped_text(value)}  instead, with bounds of your own",
             columns=tuple(lacking),
         )
     first = next(iter(lacking.values()))
@@ -248,7 +248,7 @@ def sum_(call: AggregateCall, context: Context) -> Answer:
     (argument,) = call.arguments
     if call.distinct and call.group_bounds is not None:
         raise Unsupported(
-            "bounds per group cannot be given to a sum of distinct values",
+            "a sum of distinct values cannot have per-group bounds",
             at=call.at,
             hint="give bounds per row: contribution_bounds_per_row => (low, high)",
         )
@@ -325,7 +325,7 @@ def summed(call: AggregateCall, value: Expression, context: Context, *, centred:
 
 
 def _clamped_by_group(properties: Properties, call: AggregateCall) -> Properties:
-    """The range of a value without bounds of its own: the bounds of the group."""
+    """The range of a value that has only per-group bounds: these bounds."""
     if call.group_bounds is None or not properties.is_number or properties.values is not None:
         return properties
     low, high = call.group_bounds
@@ -423,7 +423,7 @@ def _of_units(call: AggregateCall, argument: Expression, context: Context) -> An
     """AVG with bounds per group: the sum of the units' means over the number of units that have one."""
     if call.distinct or Average in context.drawn or context.propose is not None:
         raise Unsupported(
-            "an average of each unit's average takes no DISTINCT, and Laplace or Gaussian noise",
+            "an average of per-person averages supports neither DISTINCT nor noise other than Laplace or Gaussian",
             at=call.at,
             hint="give bounds per row: contribution_bounds_per_row => (low, high)",
         )

@@ -60,9 +60,9 @@ def matched(
     if function is None or function.over_pairs is None or call.distinct or call.group_bounds is not None:
         possible = " and ".join(name for name, row in AGGREGATES.items() if row.over_pairs)
         raise Unsupported(
-            f"{call.name} is not supported over people joined with others",
+            f"{call.name} is not supported in a join across people",
             at=call.at,
-            hint=f"{possible} can be, of all rows or values; for an average, divide a SUM by a COUNT",
+            hint=f"{possible} over all rows or values are supported; for an average, divide a SUM by a COUNT",
         )
     statistic = Matched(across, function.over_pairs(call, known), *bounds)
     kind = function.read_as(call.arguments[0].type if call.arguments else Integer())

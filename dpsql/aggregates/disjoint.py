@@ -49,7 +49,7 @@ CasePlace: TypeAlias = tuple[int, int]
 
 
 def bundled(values: Iterable[Expression]) -> Mapping[Expression, CasePlace]:
-    """The disjoint values and their places. Values under the same conditions are one case of a bundle."""
+    """The disjoint values and their places. Values with equal conditions form one case of a bundle."""
     cases: dict[frozenset[frozenset[Fact]], list[Expression]] = {}
     for value in dict.fromkeys(values):
         ways = frozenset(map(frozenset, islice(_ways(value), MOST_WAYS + 1)))
@@ -129,7 +129,7 @@ def _compiled(facts: Iterable[Fact]) -> _Way:
 
 
 def _add_true(condition: Expression, way: _Way) -> None:
-    """A condition that is TRUE, and all that follows from it."""
+    """Adds a condition that is TRUE, and everything it implies."""
     way.facts[condition] = True
     match condition:
         case Call(function, arguments) if function.name == "AND":
@@ -153,7 +153,7 @@ def _add_true(condition: Expression, way: _Way) -> None:
 
 
 def _add_false(condition: Expression, way: _Way) -> None:
-    """A condition that is FALSE, so neither TRUE nor NULL."""
+    """Adds a condition that is FALSE, neither TRUE nor NULL."""
     way.facts[condition] = False
     match condition:
         case Call(function, arguments) if function.name == "OR":

@@ -65,7 +65,7 @@ def format_measure(measure: Measure) -> str:
         case ClippedInL2(inner):
             return f"L2-clipped: {format_measure(inner)}"
         case UnitsBeyond(inner):
-            return f"people beyond the bound of: {format_measure(inner)}"
+            return f"people who exceed the bound of: {format_measure(inner)}"
         case OverDistinct(base, inner):
             return f"over distinct {format_expression(base)}: {format_measure(inner)}"
 
@@ -91,7 +91,8 @@ def format_statistic(statistic: Statistic) -> str:
         case Average(argument, grid):
             return f"average of {format_expression(argument)} in {_range((grid.low, grid.high), grid.quantum)}"
         case Matched(_, measure, left, right):
-            return f"{format_measure(measure)} of pairs; one person has {left} rows on the left, {right} on the right"
+            most = f"at most {left} rows on the left and {right} on the right"
+            return f"{format_measure(measure)} of pairs; one person has {most}"
 
 
 def format_answer(answer: Answer) -> str:

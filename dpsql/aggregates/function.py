@@ -37,7 +37,7 @@ class ErrorBars(Enum):
     """Which error bars an aggregate has, as docs/sql.md states it."""
 
     INTERVAL = "yes"
-    WHERE_STRAIGHT = "where people are many enough"
+    WHERE_STRAIGHT = "where there are enough people"
     RANKS = "in ranks: see `explain`"
     UNKNOWN = "no"
 

@@ -225,7 +225,7 @@ def _keys_of_heavy_units(few: int, links: Linked | None) -> Select:
 
 
 def _counted_again(counted: Source, few: int) -> tuple[CTE, CTE]:
-    """Of units with many rows in a whole table, those that have many of these."""
+    """Among the units with many rows in the whole table, those with many of these rows."""
     unit = Field(UNIT, HEAVY_KEYS)
     rows = Joined("INNER", counted, Table(HEAVY_KEYS), _is_own(KEY, HEAVY_KEYS))
     numbers = Select((Alias(unit, UNIT), Alias(count(), NUMBER)), rows, group_by=(unit,))

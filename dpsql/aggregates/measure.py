@@ -162,7 +162,7 @@ class SumValues:
 
     @property
     def decimal(self) -> Decimal | None:
-        """The decimal type, if decimals are summed as they are and converted to quanta afterwards; else None."""
+        """The decimal type, if decimals are summed directly and converted to quanta afterwards; else None."""
         return decimal_of_quanta(self.argument.type, self.quantum) if self.group is None else None
 
     @property
@@ -172,7 +172,7 @@ class SumValues:
         return SHORT if max(map(abs, ends)) <= 2**ROW_BITS else LONG
 
     def total(self, values: Term) -> Term:
-        """The sum of what `input` returns, in quanta. A computed value may have no type, or a wider one."""
+        """The sum of what `input` returns, in quanta. A computed value may have a wider type or none."""
         if self.decimal is None:
             return total(values)
         typed = values if values.kind == self.decimal else cast(values, self.decimal)

@@ -48,7 +48,7 @@ WIDEST = 1e30
 def variance_of(values: Sequence[float], variances: Sequence[float], *, sample: bool, root: bool) -> float:
     count, total, squares = values
     if count <= sample:
-        raise ValueError("a sample of one has no variance")
+        raise ValueError("a sample of one value has no variance")
     found = _spread_of(total, variances[1], squares, count) / (count - sample)
     return math.sqrt(found) if root else found
 
@@ -277,7 +277,7 @@ class Pairs:
         low: float = -math.inf,
         high: float = math.inf,
     ) -> SmoothFunction:
-        """Of the sums, and perhaps the squares of x, and those of y."""
+        """The estimate from the sums and, if measured, the squares of x and y."""
         typical = (values[: len(parts)] for values in typical_pairs(self.y.half, self.x.half))
         return SmoothFunction(parts, value, low, high, tuple(typical))
 

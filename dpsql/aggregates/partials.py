@@ -1,4 +1,4 @@
-"""The measures of a release that are sums of what units add: what they read of each row, and what is made of it."""
+"""Measures that are sums of contributions: the values that they read from each row, and their partial sums."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Summed:
 
     @property
     def stored(self) -> list[tuple[str, Input, Field]]:
-        """The values as they are before they are clamped."""
+        """The values before clamping."""
         return [(name, part, Field(name, kind=part.argument.type)) for name, part in self.values.items()]
 
     @property
@@ -95,7 +95,7 @@ def _value_columns(writer: ReleaseWriter, inputs: Mapping[str, Input], exclusive
 
 
 def value_rows(writer: ReleaseWriter, summed: Summed) -> Query:
-    """_unit, the keys and the values that are counted or summed, as they are before they are clamped."""
+    """_unit, the keys, and the values to be counted or summed, before clamping."""
     release, parts = writer.release, summed.values.values()
     known = release.facts.any_row
     clamped = [part.argument for part in parts if isinstance(part, SumValues) and part.clamps(known)]

@@ -40,8 +40,8 @@ def mode(call: AggregateCall, context: Context) -> Answer:
         raise Unsupported(
             "MODE needs a column whose possible values are public",
             at=call.at,
-            hint="the data owner can declare  values: [...]  for it, or narrow bounds for whole numbers; "
-            "or write GROUP BY it, ORDER BY COUNT(*) DESC LIMIT 1",
+            hint="the data owner can declare  values: [...]  for it, or narrow bounds for an integer; or GROUP BY "
+            "it, ORDER BY COUNT(*) DESC LIMIT 1",
         )
     place = Field(context.drawn_as(Mode(value, values)))
     cases = tuple(
@@ -67,7 +67,7 @@ EPOCH = datetime(1970, 1, 1)
 def quantile(call: AggregateCall, context: Context, *, continuous: bool) -> Answer:
     assert call.fraction is not None
     if call.distinct:
-        raise Unsupported(f"{call.said}(DISTINCT ...) cannot be asked", at=call.at, hint="leave DISTINCT out")
+        raise Unsupported(f"{call.said}(DISTINCT ...) is not supported", at=call.at, hint="leave DISTINCT out")
     return _at(call.fraction, call, context, continuous)
 
 
@@ -79,9 +79,9 @@ def _at(fraction: Fraction, call: AggregateCall, context: Context, continuous: b
     (value,) = call.arguments
     if not isinstance(value.type, Integer | Double | Decimal | Date | Timestamp):
         raise Unsupported(
-            f"{call.said} of {value.type.name} over many people cannot be asked",
+            f"{call.said} of {value.type.name} over many people is not supported",
             at=call.at,
-            hint="numbers, dates and timestamps can be; for text ask for MODE, or GROUP BY it",
+            hint="it takes numbers, dates and timestamps; for text, use MODE or GROUP BY it",
         )
     grid = grid_of(call, value, context)
     column = context.drawn_as(Quantile(value, grid, fraction))
@@ -129,7 +129,7 @@ def _continuous(kind: ColumnType) -> ColumnType:
 
 
 RANGED = "bounded numbers, dates, timestamps"
-INSIDE = f"{RANGED}; the value after leaving out a few people at that end"
+INSIDE = f"{RANGED}; stops a few people short of the extreme"
 
 QUANTILES = (
     AggregateFunction(
@@ -155,13 +155,13 @@ QUANTILES = (
         of=INSIDE,
         error=ErrorBars.RANKS,
         answer=partial(extreme, fraction=Fraction(0)),
-        words=(Word("min", "MIN({})", "The minimum, short of it by a few people."),),
+        words=(Word("min", "MIN({})", "The minimum, less a few people at that end."),),
     ),
     AggregateFunction(
         name="MAX",
         of=INSIDE,
         error=ErrorBars.RANKS,
         answer=partial(extreme, fraction=Fraction(1)),
-        words=(Word("max", "MAX({})", "The maximum, short of it by a few people."),),
+        words=(Word("max", "MAX({})", "The maximum, less a few people at that end."),),
     ),
 )

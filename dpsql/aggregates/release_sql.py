@@ -226,7 +226,7 @@ class ReleaseWriter:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def is_finite(self, argument: Expression) -> bool:
-        """Whether it is no infinity, nor NaN."""
+        """Whether the value is neither infinite nor NaN."""
         properties = self.release.facts.properties_of(argument)
         return not isinstance(argument.type, Double) or (properties.low is not None and properties.high is not None)
 

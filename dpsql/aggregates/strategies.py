@@ -75,7 +75,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def fits(self, release: Release) -> bool:
-        """Whether the release is one that this bounds, where no strategy before it does."""
+        """Whether this strategy applies, given that no earlier one does."""
 
     @abstractmethod
     def sums(self, writer: ReleaseWriter) -> Query:
@@ -245,7 +245,7 @@ def _sums_of_rows(writer: ReleaseWriter, summed: Summed, rows: Query, finer: Map
 def _with_light(
     writer: ReleaseWriter, summed: Summed, rows: LightAndHeavy, heavy: Query, finer: Mapping[str, int] | None = None
 ) -> Query:
-    """The sums over what heavy units add as they are bounded, and over the rows of light units."""
+    """Sums over the bounded contributions of heavy units, and over all rows of light units."""
     light = _sums_of_rows(writer, summed, rows.light, finer)
     both = SetOperation("UNION ALL", light, writer.by_keys(summed.totals, heavy))
     return With(rows.parts, writer.by_keys(summed.totals, both))

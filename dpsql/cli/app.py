@@ -1,4 +1,4 @@
-"""All commands of `dpsql`, and the way out of each: a report and 0, or an error and its code."""
+"""All commands of `dpsql`, and how each one ends: with a report and 0, or with an error and its code."""
 
 import atexit
 import gc
@@ -24,8 +24,8 @@ BETWEEN_COLLECTIONS = 300_000
 # Plain help and plain tracebacks: the same on every terminal, and in docs/cli.md.
 app = typer.Typer(
     name="dpsql",
-    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 budget exhausted, 4 failed after the charge, "
-    "5 suspended.",
+    epilog="Exit codes: 0 success, 1 refused or failed, 2 usage error, 3 budget exhausted, 4 failed after the "
+    "charge, 5 suspended.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -55,10 +55,12 @@ def options(
 def demo(
     save: Annotated[
         Path | None,
-        typer.Option("--save", metavar="<folder>", help="Write the shop and its schema there, and ask nothing."),
+        typer.Option(
+            "--save", metavar="<folder>", help="Write the shop and its schema to this folder and run no queries."
+        ),
     ] = None,
 ) -> None:
-    """Watch a made-up shop being asked private questions."""
+    """Run private queries on a made-up shop."""
     from dpsql.demo import main as run_demo
     from dpsql.demo import save_shop
 
@@ -82,8 +84,8 @@ app.add_typer(ledger_app, name="ledger")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """One command. Without arguments it is that of the process, which then ends at once: there is nothing left to
-    close, and taking it apart took a seventh of the whole time."""
+    """Run one command. Without arguments, run that of the process and exit at once: nothing is left to close, and a
+    normal exit took a seventh of the whole time."""
     if arguments is not None:
         _run(list(arguments))
         return
@@ -113,7 +115,7 @@ def _run(given: list[str]) -> None:
         sys.exit(exit_code(problem))
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # by Ctrl-C, which typer ends with without a word
-            print("Interrupted. What was charged stays charged: see dpsql budget", file=sys.stderr)
+            print("Interrupted. The charge stands: see dpsql budget", file=sys.stderr)
         raise
     except BrokenPipeError:  # whoever reads has seen enough, as in `dpsql demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,5 +1,4 @@
-"""The options that commands share, each with the environment variable that names it once for all, and the session they
-open."""
+"""The options that commands share, their environment variables, and the session that they open."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from dpsql.engines.registry import kind_of
 from dpsql.errors import AccountSuspended, LedgerError, OperationalError, ProgrammingError, SchemaError
 from dpsql.options import NUMBER, OPTIONS, QueryOptions
 
-Sql: TypeAlias = Annotated[str, typer.Argument(metavar="SQL", help="The question; - reads it from stdin.")]
+Sql: TypeAlias = Annotated[str, typer.Argument(metavar="SQL", help="The query; - reads it from stdin.")]
 Database: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -27,22 +26,25 @@ Database: TypeAlias = Annotated[
     ),
 ]
 SchemaFile: TypeAlias = Annotated[
-    Path, typer.Option("--schema", envvar="DPSQL_SCHEMA", help="The declared schema, a YAML file.", show_default=False)
+    Path, typer.Option("--schema", envvar="DPSQL_SCHEMA", help="The schema, a YAML file.", show_default=False)
 ]
 BudgetEpsilon: TypeAlias = Annotated[
     float | None,
     typer.Option(
         "--budget",
         envvar="DPSQL_BUDGET",
-        help="The epsilon that all queries together may cost; the ledger keeps what the first one names.",
+        help="The epsilon for all queries together; set once, then kept in the ledger.",
     ),
 ]
 BudgetDelta: TypeAlias = Annotated[
     float | None,
-    typer.Option("--delta", envvar="DPSQL_DELTA", help="The delta of --budget, such as 1e-6; 0 if new."),
+    typer.Option(
+        "--delta", envvar="DPSQL_DELTA", help="The delta of --budget, such as 1e-6; a new ledger defaults to 0."
+    ),
 ]
 Analyst: TypeAlias = Annotated[
-    str | None, typer.Option("--analyst", envvar="DPSQL_ANALYST", help="Who asks, where analysts have limits.")
+    str | None,
+    typer.Option("--analyst", envvar="DPSQL_ANALYST", help="The analyst's name, where analysts have limits."),
 ]
 LedgerFile: TypeAlias = Annotated[
     str | None,
@@ -50,25 +52,24 @@ LedgerFile: TypeAlias = Annotated[
         "--ledger",
         envvar="DPSQL_LEDGER",
         metavar="<path>",
-        help="The account's file, or postgresql://...; a file beside the database if not given.",
+        help="The ledger, a file or postgresql://...; by default a file next to the database.",
     ),
 ]
 Timeout: TypeAlias = Annotated[
     float | None,
-    typer.Option(
-        "--timeout", envvar="DPSQL_TIMEOUT", help="Seconds after which a running query is stopped; its charge stands."
-    ),
+    typer.Option("--timeout", envvar="DPSQL_TIMEOUT", help="Stop a query after this many seconds; its charge stands."),
 ]
 Form: TypeAlias = Annotated[
-    bool | None, typer.Option("--json/--csv", help="Print JSON (errors too) or CSV, for programs.", show_default=False)
+    bool | None,
+    typer.Option("--json/--csv", help="Print JSON (errors included) or CSV, for programs.", show_default=False),
 ]
 """True is JSON, False is CSV, None is for people."""
 VARIABLES = {"epsilon": "DPSQL_EPSILON"}
-"""The options of a question that an environment variable names once for all."""
+"""The query options that environment variables can set."""
 
 
 def _number(text: str) -> str:
-    """As it was written, so that 1/3 stays a third."""
+    """The text as written, so that 1/3 stays a third."""
     try:
         exact(text)
         return text
@@ -81,7 +82,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def with_query_options(command: Command) -> Command:
-    """In the place of its `**options` the command has all those of `execute`, as texts that `read_texts` reads."""
+    """Replaces the command's `**options` by all options of `execute`, as texts that `read_texts` parses."""
     signature = inspect.signature(command, eval_str=True)
     *own, _ = signature.parameters.values()
     added = [
@@ -132,9 +133,7 @@ def open_session(
     kind = kind_of(database)
     there = kind.is_url(database) or Path(database).exists()
     if budget is None and there and not is_there(account):
-        raise LedgerError(
-            f"there is no budget in {account} yet", hint="say what may be spent in all: --budget 1.0 --delta 1e-6"
-        )
+        raise LedgerError(f"{account} has no budget yet", hint="set the total budget: --budget 1.0 --delta 1e-6")
     private = kind.reads_rows(database)
     try:
         return connect(
@@ -150,7 +149,8 @@ def open_session(
         if not private or isinstance(problem, LedgerError | AccountSuspended):
             raise
     raise OperationalError(
-        f"{database} does not fit {schema}", hint=f"the data owner sees why with:  dpsql check {schema} {database}"
+        f"{database} does not match {schema}",
+        hint=f"the data owner can find out why with:  dpsql check {schema} {database}",
     )
 
 

@@ -1,17 +1,17 @@
-"""How a command speaks: reports on stdout for people, as JSON or as CSV; errors and waiting on stderr.
+"""The output of commands: reports go to stdout as text, JSON or CSV; errors and progress go to stderr.
 
-rich.progress is imported by what draws with it: a command whose output is piped does not wait for it.
+rich.progress is imported only where it draws, so a command with piped output does not wait for it.
 
-Errors are one sentence, the caret and the hint, or JSON; the exit code says which kind it was.
+An error is one sentence, a caret and a hint, or JSON; the exit code gives its kind.
 
 | code | meaning |
 |---|---|
-| 0 | done |
+| 0 | success |
 | 1 | refused or failed; nothing was charged |
-| 2 | the command line is wrong |
+| 2 | usage error |
 | 3 | the budget does not cover the query; nothing was charged |
-| 4 | the query failed or timed out after it was charged: asking again costs again |
-| 5 | an earlier query failed so, and the data owner has not looked yet; nothing was charged |
+| 4 | the query failed or timed out after the charge; repeating it costs again |
+| 5 | suspended after an earlier failure, until the data owner resumes; nothing was charged |
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def exit_code(problem: Error) -> int:
 
 
 def drawn(problem: Error, options: str = IN_HINTS, mark: str = "--") -> str:
-    """Hints speak Python; here an option is written otherwise.
+    """Hints use Python syntax; here options are written as on the command line.
 
-    >>> drawn(Error("too much", hint="ask with epsilon=0.3 or less"))
-    'Error: too much\\nhint: ask with --epsilon 0.3 or less'
+    >>> drawn(Error("too much", hint="use epsilon=0.3 or less"))
+    'Error: too much\\nhint: use --epsilon 0.3 or less'
     """
     problem.hint = _respelled(problem.hint, options, mark)
     return f"{type(problem).__name__}: {problem}"
@@ -62,7 +62,7 @@ def show_error(problem: Error, *, as_json: bool) -> None:
 
 
 def show_warning(message: Warning | str) -> None:
-    """Who types a command has no use for a line of our source."""
+    """A user of the command line has no use for a line of our source."""
     print(f"warning: {message}", file=sys.stderr)
 
 
@@ -89,14 +89,14 @@ def _respelled(hint: str | None, options: str = IN_HINTS, mark: str = "--") -> s
 # -- output ------------------------------------------------------------------------------------------------------------
 
 PATIENCE = 1.0
-"""Seconds before a query shows that it is still running."""
+"""Seconds until a running query shows a spinner."""
 UNLIMITED = 100_000
-"""What is piped into a file or a program is not cut to the width of a screen."""
+"""Piped output is not truncated to the width of a screen."""
 
 
 @dataclass(frozen=True)
 class CommandReport:
-    """What a command found out, in its three forms."""
+    """The result of a command, in its three forms."""
 
     document: dict[str, Any]
     names: Sequence[str]
@@ -141,7 +141,7 @@ def table(names: Iterable[str], rows: Iterable[Iterable[object]], *, numbers: It
 
 
 def printable(text: str) -> str:
-    """A terminal obeys control characters, and names and values may hold any.
+    """Terminals obey control characters, and names and values may contain any.
 
     >>> printable("a\\x1b[2Jb")
     'a\\\\x1b[2Jb'
@@ -150,7 +150,7 @@ def printable(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no infinity, and nothing that is not a number."""
+    """JSON has neither infinity nor NaN."""
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if hasattr(value, "_asdict"):
@@ -162,7 +162,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """On a terminal, a bar that grows with every call of what is given."""
+    """On a terminal, a progress bar that advances with each call of the given function."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -174,7 +174,7 @@ def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def counting_rows(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """On a terminal, a bar that grows by as many rows as it is told; one that only moves where the total is unknown."""
+    """On a terminal, a progress bar that advances by the given numbers of rows; it pulses if the total is unknown."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -191,7 +191,7 @@ def counting_rows(what: str, total: int | None) -> Iterator[Callable[[int], None
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """On a terminal, what takes longer than a second shows a spinner and the time."""
+    """On a terminal, show a spinner and the elapsed time after one second."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield

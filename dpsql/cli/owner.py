@@ -22,33 +22,34 @@ AnyDatabase = Annotated[
         "--db",
         envvar="DPSQL_DB",
         metavar="<path>",
-        help="The database whose ledger lies beside it.",
+        help="The database, if its ledger is the file next to it.",
         show_default=False,
     ),
 ]
 LedgerPath = Annotated[
-    str, typer.Argument(metavar="LEDGER", help="The account's file, such as shop.duckdb.ledger, or postgresql://...")
+    str, typer.Argument(metavar="LEDGER", help="The ledger, a file such as shop.duckdb.ledger, or postgresql://...")
 ]
-Of = Annotated[str | None, typer.Option("--analyst", help="Of this analyst; the dataset's if not given.")]
+Of = Annotated[str | None, typer.Option("--analyst", help="This analyst's limit; by default the dataset's budget.")]
 Total = Annotated[str, typer.Argument(metavar="EPSILON", help="The new total, such as 2.")]
 TotalDelta = Annotated[
-    str | None, typer.Option("--delta", metavar="<float>", help="The new delta; as on record if not given.")
+    str | None, typer.Option("--delta", metavar="<float>", help="The new delta; unchanged if omitted.")
 ]
 Analyst = Annotated[
-    str | None, typer.Option("--analyst", help="Whose questions are answered again; those without a name if not given.")
+    str | None,
+    typer.Option("--analyst", help="The analyst to reinstate; by default, queries without an analyst's name."),
 ]
 
-ledger_app = typer.Typer(no_args_is_help=True, help="Look at the account of what was asked and spent.")
+ledger_app = typer.Typer(no_args_is_help=True, help="Show what was asked and spent, or verify the ledger.")
 
 
-budget_app = typer.Typer(invoke_without_command=True, help="See what may be spent, is spent and is left; change it.")
+budget_app = typer.Typer(invoke_without_command=True, help="Show or change the budget.")
 
 
 @budget_app.callback()
 def budget(
     context: typer.Context, db: AnyDatabase = None, ledger: LedgerFile = None, analyst: Of = None, form: Form = None
 ) -> None:
-    """See what may be spent, is spent and is left; grant more, or set a limit."""
+    """Show the budget, what is spent and what is left; grant more, or set a limit."""
     if context.invoked_subcommand is not None:
         context.obj = (db, ledger)
         return
@@ -67,9 +68,9 @@ def grant(
     ledger: LedgerFile = None,
     form: Form = None,
 ) -> None:
-    """Raise the budget to a new total: the dataset's, or that of one analyst. For the data owner.
+    """Raise the budget of the dataset, or of one analyst, to a new total. For the data owner.
 
-    It goes on record in the ledger. What was answered cannot be taken back, so grant a little at a time.
+    The ledger records it. Answers cannot be taken back, so grant a little at a time.
     """
     _change(context, Ledger.grant, epsilon, delta, analyst, (db, ledger), form)
 
@@ -84,9 +85,9 @@ def limit(
     ledger: LedgerFile = None,
     form: Form = None,
 ) -> None:
-    """Lower the budget, or say for the first time what one analyst may spend of it. For the data owner.
+    """Lower the budget, or set an analyst's first limit. For the data owner.
 
-    The budget still limits all analysts together.
+    The dataset's budget still applies to all analysts together.
     """
     _change(context, Ledger.limit, epsilon, delta, analyst, (db, ledger), form)
 
@@ -100,7 +101,7 @@ def _change(
     named: tuple[str | None, str | None],
     form: bool | None,
 ) -> None:
-    """The database or its ledger may be named before the word or after it."""
+    """The database or its ledger may be named before or after the subcommand."""
     db, ledger = (own or before for own, before in zip(named, context.obj, strict=True))
     with closing(Ledger.at(ledger_path(db, ledger), analyst)) as opened:
         change(opened, epsilon, delta, analyst)
@@ -120,7 +121,7 @@ def show(path: LedgerPath, form: Form = None) -> None:
 
 @ledger_app.command()
 def verify(path: LedgerPath, form: Form = None) -> None:
-    """Check every entry, seal and running sum; exit code 1 if one is broken."""
+    """Check every entry, seal and running total; exit code 1 if one is broken."""
     with closing(Ledger.at(path)) as opened:
         report = verified(opened.verify())
     publish(report, form)
@@ -128,9 +129,9 @@ def verify(path: LedgerPath, form: Form = None) -> None:
 
 @ledger_app.command()
 def resume(path: LedgerPath, analyst: Analyst = None, form: Form = None) -> None:
-    """Lift the suspension that a failed question left behind; first find out why it failed.
+    """Lift a suspension after a failed query; first find out why it failed.
 
-    The owner's word: whether it failed may have told something of one person.
+    For the data owner: the failure itself may have revealed something about one person.
     """
     with closing(Ledger.at(path)) as opened:
         opened.resume(analyst)
@@ -144,51 +145,51 @@ def resume(path: LedgerPath, analyst: Analyst = None, form: Form = None) -> None
 Data = Annotated[
     str,
     typer.Argument(
-        metavar="DATA", help="A DuckDB, Parquet or CSV file, a folder of such, postgresql://... or sc://... ."
+        metavar="DATA", help="A DuckDB, Parquet or CSV file, a folder of these, postgresql://... or sc://... ."
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="The schema's file; DATA with .yaml at its end if not given.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The schema's file; by default DATA with the ending .yaml.")]
 Units = Annotated[
     list[str] | None,
     typer.Option(
         "--unit",
         metavar="COLUMN",
-        help="The column that identifies the person; table.column for one table alone. Repeatable.",
+        help="The column that identifies the person; table.column for a single table. Repeatable.",
     ),
 ]
 Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Ask nothing, as with --json or --csv: leave bounds to be filled in.")
+    bool, typer.Option("--yes", "-y", help="Do not prompt (as with --json or --csv); leave bounds to be filled in.")
 ]
 SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's file.")]
 LookAtData = Annotated[
-    bool, typer.Option("--data", help="Look at the rows too, and say what may be mended. For the data owner alone.")
+    bool, typer.Option("--data", help="Read the rows too and report what could be fixed. For the data owner only.")
 ]
-MaybeDatabase = Annotated[str | None, typer.Argument(metavar="[DB]", help="The data that it should fit.")]
+MaybeDatabase = Annotated[str | None, typer.Argument(metavar="[DB]", help="The data that the schema should match.")]
 
 
 def init(
     context: typer.Context, data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form: Form = None
 ) -> None:
-    """Begin a schema from the tables and types of a file; asks for units and bounds.
+    """Draft a schema from table names, column names and types; asks for units and bounds.
 
-    No value is shown. How a CSV file is written is guessed from its rows, as its types are.
+    It copies no values. For CSV files, the format and the types are guessed from the rows.
     """
 
     from dpsql.cli.schemas import begin_schema  # late: it loads the engine, and --help does not wait for it
 
     if context.args:
         raise ProgrammingError(
-            f"a schema describes one source of data, and here are {1 + len(context.args)}",
-            hint=f"make the files tables of one database: CREATE TABLE a AS FROM '{data}' in DuckDB; then init that",
+            f"a schema describes one data source, but {1 + len(context.args)} are given",
+            hint=f"load the files into one database with CREATE TABLE a AS FROM '{data}' in DuckDB, then init that",
         )
     publish(begin_schema(data, out, unit or [], asks=not yes and form is None), form)
 
 
 def check(schema: SchemaArgument, db: MaybeDatabase = None, data: LookAtData = False, form: Form = None) -> None:
-    """Check a schema, and that it fits the data if that is given; see what it allows.
+    """Check a schema, and that it matches the data if given; show what it allows.
 
-    With --data, for the data owner alone: what is unreadable, off its list or beyond its bounds, and how many rows
-    people have. These are exact counts and values, and nothing about them is private.
+    With --data, report unreadable cells, undeclared values, values out of bounds, and rows per person. These numbers
+    and values are exact and unprotected, for the data owner only.
     """
 
     from dpsql.cli.schemas import check_schema, look_at_data  # late: as above

@@ -1,4 +1,4 @@
-"""What answers, explanations and accounts look like on the command line."""
+"""How answers, explanations and accounts are shown on the command line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def ask(connection: Connection, sql: str, **options: Unpack[QueryOptions]) -> CommandReport:
-    """The answer, paid for; EXPLAIN, SHOW TABLES and DESCRIBE are free."""
+    """The answer, after its charge; EXPLAIN, SHOW TABLES and DESCRIBE are free."""
     listing = list_asked(sql, connection.session.environment.schema)
     if listing is not None:
         return listed(listing)
@@ -96,7 +96,7 @@ def answered(result: Result, budget: Budget) -> CommandReport:
 
 
 def _is_number(column: ResultColumn) -> bool:
-    """Keys are labels: numbers among them stand on the left, like words."""
+    """Keys are labels, so numeric keys are left-aligned, like text."""
     from dpsql.connection import NUMBER  # late, as above
 
     return column.is_noisy or (not column.is_key and column.type == NUMBER)
@@ -116,7 +116,7 @@ def _flat(row: Iterable[Any], pairs: Iterable[tuple[float, float] | None], noisy
 def paid(receipt: Receipt, budget: Budget) -> str:
     from dpsql.result import asked_on  # late, as above
 
-    cost = f"paid: epsilon {receipt.epsilon:.4g}, {receipt.mechanism} noise"
+    cost = f"cost: epsilon {receipt.epsilon:.4g}, {receipt.mechanism} noise"
     return f"{f'free: {asked_on(receipt.asked)}' if receipt.recalled else cost}; left: {left(budget)}"
 
 
@@ -168,7 +168,7 @@ def _cell(name: str, value: Any) -> str:
 def resumed(budget: Budget) -> CommandReport:
     report = account(budget)
     still = "".join(f"\nstill suspended: {suspension}" for suspension in budget.suspended)
-    return replace(report, text=f"resumed, and on record{still}")
+    return replace(report, text=f"resumed and recorded{still}")
 
 
 def verified(found: VerifyReport) -> CommandReport:
@@ -193,9 +193,9 @@ def query(
     form: Form = None,
     **options: Any,
 ) -> None:
-    """Ask a question, pay for it, and see the answer, with ± at 95 % where the error is known.
+    """Run a query, charge the budget, and show the answer, with ± at 95 % where known.
 
-    EXPLAIN before the question shows what it would cost, free.
+    Prefix the query with EXPLAIN to see its cost, free.
     """
     with (
         waiting("asking"),
@@ -219,7 +219,7 @@ def explain(
     form: Form = None,
     **options: Any,
 ) -> None:
-    """See what a question would cost, how it would be answered and how exactly. Free."""
+    """Show a query's cost, plan and accuracy. Free."""
     with open_session(db, schema, budget=budget, delta=session_delta, ledger=ledger, analyst=analyst) as connection:
         report = explained(connection.explain(_text(sql), **read_texts(options)))
     publish(report, form)
@@ -240,9 +240,9 @@ def shell(
     timeout: Timeout = None,
     **options: Any,
 ) -> None:
-    """Ask question after question, with completion, history and what is left in sight."""
+    """Run queries interactively, with completion, history and the remaining budget."""
     if not sys.stdin.isatty():
-        raise typer.BadParameter("the shell needs a terminal; for a file use  dpsql query - < file.sql")
+        raise typer.BadParameter("the shell needs a terminal; to run a file, use  dpsql query - < file.sql")
     # Late: what draws a prompt takes long to load, and other commands wait for nothing.
     from prompt_toolkit.history import FileHistory
 

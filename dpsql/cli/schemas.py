@@ -1,4 +1,4 @@
-"""What `dpsql init` and `dpsql check` do: begin a schema from the data, and see whether it fits them."""
+"""`dpsql init` and `dpsql check`: draft a schema from the data, and check that it matches."""
 
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
@@ -26,7 +26,7 @@ def begin_schema(data: str, out: Path | None, unit: list[str], *, asks: bool) ->
     name, tables = describe(data if is_url else str(path))
     target = out or (Path(f"{name}.yaml") if is_url else path.with_suffix(".yaml"))
     if target.exists():
-        raise OperationalError(f"{target} is there already", hint=f"write to another file: --out new_{target.name}")
+        raise OperationalError(f"{target} already exists", hint=f"write to another file: --out new_{target.name}")
     units = _named_units(unit, tables)
     chosen = _ask(tables, units) if asks else Chosen(units)
     target.write_text(schema_text(name, tables, chosen), encoding="utf-8")
@@ -46,7 +46,7 @@ def _named_units(names: list[str], tables: dict[str, Described]) -> dict[str, st
 
 
 def _ask(tables: dict[str, Described], units: dict[str, str]) -> Chosen:
-    typer.echo("Choose from what you know about the subject. Enter leaves a thing to be filled in later.")
+    typer.echo("Choose from what you know about the subject. Press Enter to leave an item for later.")
     units = {name: answer for name, described in tables.items() if (answer := _ask_unit(name, described, units))}
     bounds = {
         (name, column): answer
@@ -56,8 +56,8 @@ def _ask(tables: dict[str, Described], units: dict[str, str]) -> Chosen:
     }
     if all(unit == PUBLIC or unit in tables[name].unique for name, unit in units.items()):
         return Chosen(units, bounds)
-    groups = typer.prompt("In how many groups of one GROUP BY may a person count?", default=1, type=int)
-    rows = typer.prompt("And with how many rows in each?", default=1, type=int)
+    groups = typer.prompt("In how many groups of a GROUP BY may one person count?", default=1, type=int)
+    rows = typer.prompt("With how many rows in each group?", default=1, type=int)
     return Chosen(units, bounds, max(1, groups), max(1, rows))
 
 
@@ -94,7 +94,9 @@ def _prompt(question: str, default: str) -> str:
 
 def _begun(target: Path, data: str, to_fill_in: list[str]) -> CommandReport:
     todo = "".join(f"  {path}\n" for path in to_fill_in)
-    text = f"wrote {target}\n" + (f"still to fill in:\n{todo}" if todo else "") + f"then: dpsql check {target} {data}"
+    text = (
+        f"wrote {target}\n" + (f"Still to fill in:\n{todo}" if todo else "") + f"Then run: dpsql check {target} {data}"
+    )
     return CommandReport(
         {"schema": str(target), "to_fill_in": to_fill_in}, ["to_fill_in"], [[p] for p in to_fill_in], text
     )
@@ -104,8 +106,9 @@ def _begun(target: Path, data: str, to_fill_in: list[str]) -> CommandReport:
 # What `dpsql check` does: is the schema right, does it fit the data, and what do the rows look like?
 
 NOT_PRIVATE = """\
-These are exact counts and values of people's rows. Nothing about them is private: they are for the data owner alone.
-The schema is public: choose bounds and numbers from what you know of the subject, and see here whether they fit."""
+These numbers and values are exact and unprotected. Do not share them.
+The schema is public: choose bounds and limits from what you know about the subject, and use this
+report only to check them."""
 
 
 def check_schema(schema: Path, db: str | None) -> CommandReport:
@@ -114,15 +117,15 @@ def check_schema(schema: Path, db: str | None) -> CommandReport:
         with closing(open_engine(db, loaded)) as engine:
             check_links(engine, loaded)
             (check_copied if engine.copied else check_complete)(engine, loaded)
-    fitting = "" if db is None else f", and fits {without_password(db)}"
-    return replace(describe_schema(loaded), note=f"{schema} is right{fitting}")
+    fitting = "" if db is None else f" and matches {without_password(db)}"
+    return replace(describe_schema(loaded), note=f"{schema} is valid{fitting}")
 
 
 def look_at_data(schema: Path, db: str | None) -> tuple[CommandReport, bool]:
-    """What was found in the rows, and whether some of it makes dpsql refuse them."""
+    """The findings in the rows, and whether any of them makes dpsql refuse the data."""
     loaded = load_schema(schema)
     if db is None:
-        raise typer.BadParameter("name the data to look at: dpsql check SCHEMA DATA --data", param_hint="'DATA'")
+        raise typer.BadParameter("name the data to read: dpsql check SCHEMA DATA --data", param_hint="'DATA'")
     written = kind_of(db).reads_text(db)
     with ExitStack() as stack:
         engine = stack.enter_context(closing(open_engine(db, loaded)))
@@ -139,7 +142,7 @@ def _found(findings: list[Finding]) -> CommandReport:
 
 
 def describe_schema(schema: Schema) -> CommandReport:
-    """Each table: whose rows, how many of one person count, and which columns lack the bounds that a sum needs."""
+    """For each table: its unit, its contribution bounds, and the columns without the bounds that a sum needs."""
     names = ("table", "unit", "counts", "columns", "unbounded")
     rows = [
         (

@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from dpsql.schema import Schema
 
 HISTORY = ".dpsql_history"
-WELCOME = "A question ends with a semicolon. EXPLAIN before it is free. Tab completes, .help helps, .quit leaves."
+WELCOME = "End each query with a semicolon. EXPLAIN is free. Tab completes, .help lists commands, .quit leaves."
 HELP = """\
-SELECT ...;           asks, and pays
-EXPLAIN SELECT ...;   shows what it would cost and how exact it would be, free
+SELECT ...;           run the query and pay for it
+EXPLAIN SELECT ...;   show its cost and accuracy, free
 .explain SELECT ...   the same
-.epsilon 0.1          what a question costs from now on
-.mechanism gaussian   any option of a question, from now on; alone, its default again
-.options              the options that are set, and all that can be
-.budget               what is spent and left
-.tables               the declared tables
-.schema               every declared column, with what is known of it
-.quit                 leaves (so does Ctrl-D)"""
+.epsilon 0.1          set the cost of each query from now on
+.mechanism gaussian   set any query option from now on; without a value, reset it
+.options              show the options that are set, and all options
+.budget               show what is spent and what is left
+.tables               list the declared tables
+.schema               list every declared column and what is known about it
+.quit                 leave (so does Ctrl-D)"""
 
 
 SYNONYMS = {
@@ -101,7 +101,7 @@ class Shell:
         except Error as problem:
             print(drawn(problem, "|".join(OPTIONS), "."))
         except KeyboardInterrupt:
-            print("Interrupted. What was charged stays charged: see .budget")
+            print("Interrupted. The charge stands: see .budget")
 
     def _ask(self, sql: str) -> CommandReport:
         return ask(self.connection, sql, **self._given())
@@ -116,7 +116,7 @@ class Shell:
         return cast("QueryOptions", self.options)
 
     def _set(self, name: str, text: str) -> CommandReport:
-        """Without a text a switch is turned, and any other option has its default again."""
+        """Without a value, a switch is toggled and any other option is reset."""
         option, text = OPTIONS[name], text.strip()
         if text and option.metavar is None:
             raise ProgrammingError(f".{name} takes no value", hint=f"write  .{name}  to turn it on or off")
@@ -126,7 +126,7 @@ class Shell:
             self.options[name] = value
             return CommandReport({}, (), (), f"from now on: {option.name} {text}")
         self.options.pop(name, None)
-        return CommandReport({}, (), (), f"{option.name} has its default again")
+        return CommandReport({}, (), (), f"{option.name} is back to its default")
 
     def _shown_options(self) -> CommandReport:
         names = ("option", "value", "meaning")
@@ -135,12 +135,12 @@ class Shell:
 
     def _toolbar(self) -> str:
         epsilon = self.options.get("epsilon") or self.connection.session.query_epsilon
-        price = "a tenth of the session" if epsilon is None else f"epsilon {float(positive(epsilon, 'epsilon')):.4g}"
-        return f" left: {left(self.connection.budget)}   a question costs {price} and ends with ;"
+        price = "a tenth of the budget" if epsilon is None else f"epsilon {float(positive(epsilon, 'epsilon')):.4g}"
+        return f" left: {left(self.connection.budget)}   each query costs {price}; end it with ;"
 
 
 def _bindings() -> KeyBindings:
-    """Enter ends a question that has its semicolon, and begins a new line otherwise."""
+    """Enter runs a query that ends in a semicolon, and otherwise starts a new line."""
     bindings = KeyBindings()
 
     @bindings.add("enter")

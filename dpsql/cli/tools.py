@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 Questions = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[SQL]...", help="The questions; some for every table and column if there are none."),
+    typer.Argument(metavar="[SQL]...", help="The queries to audit; by default a few for every table and column."),
 ]
-AuditEpsilon = Annotated[float, typer.Option("--epsilon", help="What each question claims to cost.")]
-AuditDelta = Annotated[float, typer.Option("--delta", help="A large one, so that an audit can see it.")]
-Runs = Annotated[int, typer.Option("--runs", min=1000, help="How often each question is answered with noise.")]
-Seed = Annotated[int, typer.Option("--seed", help="Other numbers make up other people.")]
+AuditEpsilon = Annotated[float, typer.Option("--epsilon", help="The epsilon that each query claims to cost.")]
+AuditDelta = Annotated[
+    float, typer.Option("--delta", help="The delta of each query; large by default, so that an audit can detect it.")
+]
+Runs = Annotated[int, typer.Option("--runs", min=1000, help="How many times each query is run with noise.")]
+Seed = Annotated[int, typer.Option("--seed", help="The seed for the made-up people.")]
 
 AUDIT_COLUMNS = ("question", "claimed", "certain", "neighbours", "finding")
 
@@ -37,9 +39,9 @@ def audit(
     seed: Seed = 0,
     form: Form = None,
 ) -> None:
-    """Try questions on made-up people: nobody may move an answer further, or lose more, than is claimed.
+    """Test on made-up people that no query has a larger sensitivity or privacy loss than claimed.
 
-    No data is read. Exit code 1 if a claim is broken.
+    It reads no data. Exit code 1 if a claim is broken.
     """
     # Late: they load the pipeline, and --help does not wait for it.
     from dpsql.schema import load_schema
@@ -55,7 +57,7 @@ def audit(
     if broken:
         raise OperationalError(
             f"{len(broken)} of {len(found)} releases break a claim",
-            hint="do not answer such questions; tell the makers of dpsql, with this report and the schema",
+            hint="do not answer such queries; report this to the developers of dpsql, with this report and the schema",
         )
 
 
@@ -72,7 +74,8 @@ def _audited(found: "list[Audited]") -> CommandReport:
     ]
     document = {"audited": [asdict(part) | {"broken": part.broken} for part in found]}
     note = (
-        "epsilon is certainly lost up to `certain`, but for one audit in a million; more than `claimed` is a violation"
+        "`certain` is the loss that the audit proved. If it exceeds `claimed`, something is broken (false alarms: one "
+        "in a million)"
     )
     return CommandReport(
         document, AUDIT_COLUMNS, rows, table(AUDIT_COLUMNS, rows, numbers=(False, True, True, True)), note
@@ -84,7 +87,7 @@ def _finding(part: "Audited") -> str:
         return f"refused: {part.refused}"
     if part.violations:
         return "; ".join(part.violations)
-    return "more is lost than claimed" if part.broken else "as claimed"
+    return "the loss exceeds the claim" if part.broken else "as claimed"
 
 
 # -- certify -----------------------------------------------------------------------------------------------------------
@@ -93,15 +96,15 @@ def _finding(part: "Audited") -> str:
 EngineUrl = Annotated[
     str, typer.Option("--engine", metavar="<url>", help="postgresql://user@host/database or sc://host:15002.")
 ]
-Every = Annotated[int, typer.Option("--every", min=1, help="Ask one question in so many; all if not given.")]
+Every = Annotated[int, typer.Option("--every", min=1, help="Run only every n-th query; by default all of them.")]
 CERTIFY_COLUMNS = ("topic", "equal", "refused", "different", "failed")
 
 
 def certify(engine: EngineUrl, every: Every = 1, form: Form = None) -> None:
-    """Ask an engine all questions of the tests, of made-up rows, and compare its exact numbers with DuckDB's.
+    """Run the test queries on an engine, over made-up rows, and compare the exact results with DuckDB's.
 
-    It makes schemas (Spark: databases) called dpsql_certify_..., and drops them. Exit code 1 if an answer differs or a
-    row makes a question fail, or if fewer than nine questions in ten can be written.
+    It creates schemas (Spark: databases) named dpsql_certify_..., and drops them. Exit code 1 if an answer differs, a
+    row makes a query fail, or dpsql can write fewer than nine queries in ten for this engine.
     """
     from dpsql.verification.certify import Certifier, passes
 
@@ -133,8 +136,9 @@ def certify(engine: EngineUrl, every: Every = 1, form: Form = None) -> None:
     if not passes(found):
         first = f"; the first: {wrong[0].question.sql}: {wrong[0].reason}" if wrong else ""
         raise OperationalError(
-            f"{len(wrong)} of {len(found)} questions are answered otherwise than by DuckDB{first}",
-            hint="do not use this engine; tell the makers of dpsql, with --json and the engine's version",
+            f"{len(wrong)} of {len(found)} queries are answered differently than by DuckDB{first}",
+            hint="do not use this engine; report it to the developers of dpsql, with the --json output and the "
+            "engine's version",
         )
 
 
@@ -152,9 +156,9 @@ def practice(
     seed: Seed = 0,
     form: Form = None,
 ) -> None:
-    """Make up people for a schema, to develop questions on for free.
+    """Make up people for a schema, to develop queries for free.
 
-    No data is read: everything follows from the schema, and answers about these people mean nothing.
+    It reads no data. The people follow from the schema alone, so answers about them mean nothing.
     """
     # Late: --help does not wait for the engine.
     from dpsql.schema import load_schema
@@ -172,17 +176,20 @@ def practice(
 # -- randomize ---------------------------------------------------------------------------------------------------------
 # `dpsql randomize`: answers become reports before they leave, one file at a time.
 
-Source = Annotated[Path, typer.Argument(metavar="FILE", help="A Parquet or CSV file with answers.")]
+Source = Annotated[Path, typer.Argument(metavar="FILE", help="A Parquet or CSV file of answers.")]
 Answers = Annotated[str, typer.Option("--column", help="The column whose answers are randomised.", show_default=False)]
 ReportEpsilon = Annotated[
-    float, typer.Option("--epsilon", help="What one report may tell: e^epsilon to 1.", show_default=False)
+    float,
+    typer.Option(
+        "--epsilon", help="The epsilon of one report: its likelihood ratios are at most e^epsilon.", show_default=False
+    ),
 ]
-ReportsFile = Annotated[Path, typer.Option("--out", help="Where the file with reports is written.", show_default=False)]
+ReportsFile = Annotated[Path, typer.Option("--out", help="The file to write the reports to.", show_default=False)]
 Values = Annotated[
-    str | None, typer.Option("--values", help="All answers that there can be, with commas; booleans need none.")
+    str | None, typer.Option("--values", help="All possible answers, separated by commas; not needed for booleans.")
 ]
 LocalMechanism = Annotated[
-    str, typer.Option("--mechanism", help="kary, randomized_response, rappor, oue or subset; bits are whole numbers.")
+    str, typer.Option("--mechanism", help="kary, randomized_response, rappor, oue or subset; bit reports are integers.")
 ]
 
 
@@ -195,9 +202,9 @@ def randomize(
     mechanism: LocalMechanism = "kary",
     form: Form = None,
 ) -> None:
-    """Replace the answers in one column by randomised reports, and say how a schema describes them.
+    """Replace the answers in one column with randomised reports, and print their schema entry.
 
-    The file is read and written part by part, whatever its size.
+    The file is processed in parts, so it can be of any size.
     """
     from dpsql.local.column import count_rows, randomize_file  # late: it loads numpy, and --help waits for nothing
 
@@ -209,7 +216,7 @@ def randomize(
 
 def _randomized(rows: int, out: Path, column: str, entry: dict[str, Any]) -> CommandReport:
     document = {"rows": rows, "out": str(out), "column": column, "schema": entry}
-    lines = [f"{rows:,} answers randomised: {out}", "in the schema:", f"  {column}: {_flow(entry)}"]
+    lines = [f"{rows:,} answers randomised: {out}", "Add to the schema:", f"  {column}: {_flow(entry)}"]
     return CommandReport(document, ("rows", "out", "column"), [(rows, out, column)], "\n".join(lines))
 
 

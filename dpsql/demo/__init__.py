@@ -121,9 +121,9 @@ EPSILON, DELTA = 3.0, 1e-6
 WIDTH = 100
 BAR = 50
 INTRODUCTION = f"""\
-A made-up shop with 20,000 customers is asked questions. All of them together may spend epsilon {EPSILON:g},
-delta {DELTA:g}. The ± after an answer covers the noise, with a probability of 95 %: about one answer in
-twenty lies outside it by chance. The truth is printed beside it because the data is made up; an
+We query a made-up shop with 20,000 customers. The budget for all queries together is epsilon {EPSILON:g},
+delta {DELTA:g}. The ± after an answer covers the noise with 95 % probability, so about one answer in
+twenty falls outside it by chance. The truth is shown only because the data is made up; an
 analyst of real data never sees it."""
 COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
@@ -165,39 +165,40 @@ QUESTIONS = (
         "How many customers are there?",
         "SELECT COUNT(*) AS customers FROM customers",
         0.1,
-        remark="One person more or less changes this by 1, so a little noise is enough.",
+        remark="One person changes this count by at most 1, so a little noise is enough.",
     ),
     Question(
-        "How many orders, and how large?",
+        "How many orders are there, and how large are they?",
         COUNT_ORDERS,
         0.3,
-        remark="The count is lower than the truth by more than its ±, and on purpose: at most 5 orders of one "
-        "customer count (shop.yaml), and the ± covers the noise alone. With max_rows_per_group=20 nearly all orders "
-        "would count, at four times the noise.",
+        remark="The count is below the truth by more than its ±, on purpose: at most 5 orders per customer count "
+        "(shop.yaml), and the ± covers only the noise. With max_rows_per_group=20 nearly all orders would "
+        "count, at four times the noise.",
     ),
     Question(
         "Customers by region",
         BY_REGION,
         0.3,
         keys=1,
-        remark="COUNT and AVG share one count. The regions are declared: all of them are returned, whatever the data.",
+        remark="COUNT and AVG share one noisy count. The regions are declared, so all of them are returned, "
+        "whatever the data.",
     ),
     Question(
         "A histogram of ages",
         BY_AGE,
         0.2,
         keys=1,
-        remark="Bins of a declared range are public too: empty ones are returned, and noise may make them negative.",
+        remark="Bins of a declared range are public too: empty ones are returned, and noise can make them negative.",
     ),
     Question(
-        "The best selling products",
+        "Best-selling products",
         BY_PRODUCT,
         0.5,
         keys=1,
         truth=BY_PRODUCT.partition(" ORDER")[0],
-        remark="Lower than the truth again: one customer counts in at most 4 products, with 5 lines each. Products are "
-        "not declared, and the name of one that few people bought could tell about them: a product is shown where the "
-        "noisy number of its customers is at least {threshold}, which hides six of the 28.",
+        remark="Below the truth again: one customer counts in at most 4 products, with 5 lines each. Products are "
+        "not declared, and the name of a rare product could identify its buyers. So a product is shown only "
+        "if the noisy number of its customers is at least {threshold}, which hides six of the 28.",
     ),
     Question(
         "Busy months of 2026",
@@ -205,10 +206,10 @@ QUESTIONS = (
         0.3,
         keys=1,
         truth=BUSY_MONTHS.partition(" HAVING")[0],
-        remark="HAVING, ORDER BY and LIMIT work on the noisy values, so they cost nothing. Orders of one customer "
+        remark="HAVING, ORDER BY and LIMIT run on the noisy values, so they cost nothing. A customer's orders "
         "beyond 5 in a month, or beyond 4 months, do not count.",
     ),
-    Question("The same question again", BY_REGION, 0.3, keys=1, remark="Same question, same answer, free."),
+    Question("The same query again", BY_REGION, 0.3, keys=1, remark="Same query, same answer, free."),
 )
 
 REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -232,21 +233,19 @@ def main() -> None:
 
 
 def save_shop(folder: Path) -> str:
-    """Writes the shop and its schema, for whoever wants to ask it by hand; says what was written."""
+    """Writes the shop and its schema, to be queried by hand; returns a message about what was written."""
     database, schema = folder / "shop.duckdb", folder / SCHEMA.name
     for path in (database, schema):
         if path.exists():
-            raise OperationalError(
-                f"{path} is there already", hint="name another folder, or go on with the shop that is there"
-            )
+            raise OperationalError(f"{path} already exists", hint="name another folder, or use the existing shop")
     folder.mkdir(parents=True, exist_ok=True)
     make_shop(database)
     schema.write_bytes(SCHEMA.read_bytes())
-    return f"wrote {database} and {schema}: 20,000 made-up customers, their orders, and the schema that declares them"
+    return f"wrote {database} and {schema}: 20,000 made-up customers, their orders, and a schema"
 
 
 def exact_answers(path: Path) -> dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]:
-    """By question and key what plain DuckDB says: no bounds, no noise, no privacy."""
+    """The exact answers of plain DuckDB, by query and key: no bounds, no noise, no privacy."""
     with duckdb.connect(str(path), read_only=True) as plain:
         return {
             question.sql: {
@@ -274,7 +273,7 @@ def show(number: int, question: Question, conn: Connection, truths: Mapping[tupl
 
 
 def drawn(cursor: Cursor, keys: int, truths: Mapping[tuple[Any, ...], tuple[Any, ...]]) -> str:
-    """The noisy answer as a table, each value with its error, and the truth beside it."""
+    """The noisy answer as a table: each value with its error, next to the true value."""
     names = [column[0] for column in cursor.description or ()]
     intervals = cursor.intervals(0.95)
     lines = [[*names[:keys], *(cell for name in names[keys:] for cell in (name, "truth"))]]
@@ -305,11 +304,13 @@ def budget_bar(conn: Connection) -> str:
     spent = conn.budget.spent.epsilon
     full = round(BAR * spent / EPSILON)
     basic = conn.budget.basic.epsilon
-    return f"budget [{'#' * full}{'.' * (BAR - full)}] {spent:.3f} of {EPSILON:g} spent (simple sum: {basic:.1f})"
+    return (
+        f"budget [{'#' * full}{'.' * (BAR - full)}] {spent:.3f} of {EPSILON:g} spent (basic composition: {basic:.1f})"
+    )
 
 
 def show_refusals(conn: Connection) -> None:
-    heading(f"{len(QUESTIONS) + 1}. What cannot be answered is refused, with the way out, and costs nothing")
+    heading(f"{len(QUESTIONS) + 1}. Unsupported queries are refused free of charge, with a hint")
     before = conn.budget.spent
     for sql, options in REFUSED:
         shown = "".join(f"   ({name}={value})" for name, value in options.items())
@@ -325,7 +326,7 @@ def show_refusals(conn: Connection) -> None:
 
 
 def show_explain(conn: Connection) -> None:
-    heading(f"{len(QUESTIONS) + 2}. EXPLAIN says what a question would cost and how exact it would be, free")
+    heading(f"{len(QUESTIONS) + 2}. EXPLAIN shows a query's cost and accuracy, free")
     sql = "EXPLAIN SELECT region, COUNT(*) AS customers, SUM(age) AS years FROM customers GROUP BY region"
     print(styled(indented(sql), "36"))
     print()

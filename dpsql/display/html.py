@@ -102,7 +102,7 @@ def card(title: str, *parts: str) -> str:
 
 
 def figures(pairs: Iterable[tuple[str, str]]) -> str:
-    """Large numbers, each over the words that say what it is; beside them where a notebook leaves our style out."""
+    """Large figures with captions below; next to them if a notebook drops our style sheet."""
     shown = (f'<div class="dp-figure"><b>{text(number)}</b> {text(what)}</div>' for number, what in pairs)
     return f'<div class="dp-figures">{"".join(shown)}</div>'
 
@@ -232,7 +232,7 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Cell]], total: int, rece
     numeric = [all(cell.is_number or cell.value is None for cell in column) for column in columns]
     head = "".join(map(_heading, names, scales, numeric))
     body = "".join(f"<tr>{''.join(map(_cell, row, scales, numeric))}</tr>" for row in rows)
-    notes = [f"{len(rows)} of {total:,} rows are shown"] if total > len(rows) else []
+    notes = [f"showing {len(rows)} of {total:,} rows"] if total > len(rows) else []
     foot = " · ".join(text(part) for part in (*notes, *receipt))
     return framed(
         f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

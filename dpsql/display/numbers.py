@@ -25,7 +25,7 @@ def plain(value: object) -> str:
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """So many significant digits, but no zeros in the place of known ones.
+    """The number with this many significant digits; known digits are never replaced by zeros.
 
     >>> significant(0.123456), significant(9470.4), significant(135796.2), significant(1e300)
     ('0.1235', '9,470', '135,796', '1e+300')

@@ -135,7 +135,7 @@ def total(value: Term) -> AggFunc:
 
 
 def short_total(value: Term) -> AggFunc:
-    """Of 32-bit numbers that surely are few enough for a sum of 64 bits."""
+    """A sum of 32-bit numbers, few enough to fit into 64 bits."""
     return AggFunc("sum", (value,), kind=LONG)
 
 

@@ -93,7 +93,7 @@ class TryCast:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A column of a table as it is declared, whatever is stored there; NULL where that does not fit."""
+    """A column read as its declared type; NULL where the stored value does not fit."""
 
     name: str
     table: str
@@ -114,7 +114,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """The body, in which each Operand stands for the value of its number; every value is computed once."""
+    """A body with numbered Operands for these values; each value is computed once."""
 
     values: tuple[Term, ...]
     body: Term
@@ -132,7 +132,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """NULLs come last unless it says otherwise."""
+    """An ordering; NULLs come last by default."""
 
     value: Term
     descending: bool = False
@@ -200,7 +200,7 @@ Term: TypeAlias = (
 
 
 def parts_of(value: Term) -> tuple[Term, ...]:
-    """The values that a value is made of, without those of its subqueries and those that an Operand stands for."""
+    """The direct parts of a value, excluding subqueries and the values behind Operands."""
     match value:
         case Func(arguments=arguments) | AggFunc(arguments=arguments) | WindowFunc(fold=AggFunc(arguments=arguments)):
             return arguments
@@ -337,7 +337,7 @@ Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank |
 
 
 def tables_read(query: Query) -> set[str]:
-    """The names of all tables that stand in a query, at any depth."""
+    """The names of all tables in a query, at any depth."""
     return {part.name for part in _everything(query) if isinstance(part, Table)}
 
 

@@ -114,7 +114,7 @@ def _digits_before_point(stored: str) -> int:
 
 
 def declared_type(stored: str) -> str | None:
-    """The type to declare for one of the engine's; None if no declared type can stand for it.
+    """The declared type for a type of the engine; None if there is none.
 
     >>> declared_type("UBIGINT"), declared_type("DECIMAL(18,2)"), declared_type("BLOB")
     ('integer', 'decimal(18,2)', None)
@@ -165,7 +165,7 @@ BETWEEN_INTERRUPTS = 0.1
 
 
 class ConnectionLost(Exception):
-    """It broke while a SELECT was run, whose result was not seen; `run` would make it anew."""
+    """The connection broke during a SELECT, before its result was read; `run` can reconnect."""
 
 
 class TimedOut(Exception):
@@ -173,7 +173,7 @@ class TimedOut(Exception):
 
 
 def run_twice_if_lost(run: Callable[[str], Mapping[str, np.ndarray]], sql: str) -> Mapping[str, np.ndarray]:
-    """Of what reads nobody's rows: a network fails, a server is restarted, and that passes."""
+    """Retries a call that reads no private rows, because network failures and restarts are temporary."""
     try:
         return run(sql)
     except ConnectionLost:
@@ -217,15 +217,15 @@ class Engine(Protocol):
 
     @property
     def guarantees(self) -> Guarantees:
-        """Of the declared tables, read when the database was opened."""
+        """The guarantees of the declared tables, read when the database was opened."""
 
     @property
     def render(self) -> Render:
-        """A query in the engine's words."""
+        """The query in the engine's SQL."""
 
     @property
     def copied(self) -> bool:
-        """Whether the rows were copied when it was opened, so that nobody changes them any more."""
+        """Whether the rows were copied on opening and so can no longer change."""
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
@@ -283,7 +283,7 @@ class CertificationTarget(Protocol):
 
 @dataclass(frozen=True)
 class Guarantees:
-    """What holds for every row that there is or will be, not because the schema says so. Names are in lower case."""
+    """What the database enforces for all present and future rows, whatever the schema says. Names are lower-case."""
 
     unique: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Table and column -> the type in which the database keeps every value apart."""
@@ -302,15 +302,15 @@ class Guarantees:
         return stored is not None and stays_apart(kind, stored)
 
     def never_null(self, table: str, column: str) -> bool:
-        """Whether no row is NULL there, read as it is declared."""
+        """Whether the column, read as declared, has no NULL."""
         return (table.lower(), column.lower()) in self.present
 
 
 class Render(Protocol):
-    """How an engine says a query. It knows names and types, and no engine."""
+    """Writes a query in an engine's SQL. It knows names and types but has no connection."""
 
     def __call__(self, query: Query, blanks: Mapping[str, int] | None = None) -> str:
-        """Raises Unsupported for what the engine has no words for."""
+        """Raises Unsupported for anything that the engine cannot express."""
 
 
 class EmptyPostProcessor(Protocol):

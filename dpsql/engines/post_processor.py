@@ -49,13 +49,13 @@ MOST_VIEWS = 16
 NO_COLUMN = '"NULL" INTEGER'
 ORDINARY = "that part is ordinary DuckDB SQL over the groups and the noisy values"
 SAID = (
-    (r'Referenced column "(.*?)" not found', r'there is no column "\1"', "use the names that the query below gives"),
-    (r'Referenced table "(.*?)" not found', r'there is no table "\1"', "use the names and aliases that stand in FROM"),
+    (r'Referenced column "(.*?)" not found', r'there is no column "\1"', "use the names that the subquery defines"),
+    (r'Referenced table "(.*?)" not found', r'there is no table "\1"', "use the names and aliases from FROM"),
     (r"\w+ Function with name (\S+) does not exist", r"there is no function \1", "use one of DuckDB's"),
     (
         r"No function matches the given name and argument types '(\w+)\((.*?)\)'",
         r"\1 does not take (\2)",
-        "CAST its argument, or use another function",
+        "CAST the argument, or use another function",
     ),
     (
         r'column "(.*?)" must appear in the GROUP BY clause',
@@ -65,11 +65,11 @@ SAID = (
     (
         r"Set operations can only apply to expressions with the same number",
         "both sides of a UNION, INTERSECT or EXCEPT need the same number of columns",
-        "select as many columns on either side",
+        "select the same number of columns on both sides",
     ),
     (
         r"[Ww]indow functions are not (?:supported|allowed)",
-        "a window function cannot stand there",
+        "a window function is not allowed there",
         "write it with OVER (...), in the SELECT list or in QUALIFY",
     ),
 )
@@ -125,7 +125,7 @@ class Views:
 
 
 def _in_plain_words(method: Callable[Asked, Found]) -> Callable[Asked, Found]:
-    """What the engine says is no context of what dpsql says: it is raised when the other is over."""
+    """The engine's error is not the context of dpsql's: dpsql raises its own after the other is handled."""
 
     @wraps(method)
     def spoken(*args: Asked.args, **kwargs: Asked.kwargs) -> Found:
@@ -171,7 +171,7 @@ class PostProcessor:
         return copy(self)
 
     def close(self) -> None:
-        """The memory is given back with the last answer whose errors may still be asked for."""
+        """Memory is freed with the last answer whose intervals may still be computed."""
         del self._connection, self._views
 
     @_in_plain_words
@@ -229,7 +229,7 @@ class PostProcessor:
         return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM {rows}'
 
     def _copy(self, table: PostProcessingTable, lasting: Lasting) -> CopiedTable:
-        """One copy of each table, of all columns that were ever asked for."""
+        """One copy of each table, with all columns that were ever read."""
         kept = self._kept.get(table.name)
         if kept is not None and table.stored.keys() <= kept.types.keys():
             return kept
@@ -267,7 +267,7 @@ def _raw(table: PostProcessingTable) -> str:
 
 
 def _complaint(error: duckdb.Error) -> ProgrammingError:
-    """What is wrong above the aggregates. Only noisy values were there, so the engine's words may be repeated."""
+    """The error above the aggregates. Only noisy values are involved, so the engine's message may be shown."""
     message = str(error).splitlines()[0].partition(": ")[2] or str(error)
     for pattern, problem, hint in SAID:
         if (found := re.match(pattern, message)) is not None:

@@ -1,4 +1,4 @@
-"""Which engine has the data: one `EngineKind` for each, with all that is known of it before it is loaded.
+"""Finds the engine for a data source: one `EngineKind` each, with everything known before it is loaded.
 
 Ours are the `KIND` of each folder beside this file. Others come from installed packages, by the entry point group
 "dpsql.engines", and are asked only about what none of ours opens. docs/engines.md says how one is written.
@@ -96,18 +96,20 @@ class EngineKind:
         if operation not in self.refusals:
             return None
         name, instead = self.refusals[operation]
-        return Unsupported(f"on {self.name} {name} would have another meaning, so it is not used there", hint=instead)
+        return Unsupported(
+            f"on {self.name} {name} has a different meaning, so dpsql does not use it there", hint=instead
+        )
 
     def check_driver(self) -> None:
         if self.driver is not None and find_spec(self.driver) is None:
             raise InterfaceError(
-                f"the driver of {self.name} is not installed",
+                f"the driver for {self.name} is not installed",
                 hint=f"pip install '.[{self.extra}]' in a clone of dpsql" if self.extra else f"install {self.driver}",
             )
 
 
 def kinds() -> Iterator[EngineKind]:
-    """Ours, and those of installed packages, which are looked for when they are needed: that takes a while."""
+    """dpsql's engines and those of installed packages, which are searched only when needed because that is slow."""
     for module in OURS:
         yield import_module(module).KIND
     from importlib.metadata import entry_points

@@ -222,8 +222,8 @@ class Renderer(ABC):
         sql = self._query(query)
         if len(sql) > LONGEST_ENGINE_SQL:
             raise Unsupported(
-                f"the query takes more than {LONGEST_ENGINE_SQL:,} characters to write for the engine",
-                hint="read fewer tables and columns with long lists of declared values, or ask in several queries",
+                f"the engine SQL would be longer than {LONGEST_ENGINE_SQL:,} characters",
+                hint="read fewer tables and columns with long lists of declared values, or split the query",
             )
         return sql
 
@@ -299,7 +299,7 @@ class Renderer(ABC):
         """A declared table has an alias, a part of the query has none."""
         if table.alias is not None and table.name.lower() in self.parts:
             raise Unsupported(
-                f'"{table.name}" is also what engine SQL calls rows of its own, and would be taken for these',
+                f'"{table.name}" clashes with a name that dpsql uses in engine SQL',
                 hint="ask the data owner to give the table another name, or to declare a view of it",
             )
         name = self.quoted(table.name)

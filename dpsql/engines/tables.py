@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Column, Table
 
 DELIMITER = (
-    "each line of the file is one field, as it is read now: if its fields are separated by something else than a "
-    'comma, say so in the schema:  csv: {delimiter: ";"}'
+    "each line was read as a single field; if the fields are not separated by commas, declare it in the schema:  "
+    'csv: {delimiter: ";"}'
 )
 TRUST = (
-    "if each of its rows follows from one person's rows alone, and no row can make it fail, write  view: trusted  "
+    "if each of its rows depends on one person's rows only, and no row can make it fail, write  view: trusted  "
     "in {}; docs/owners.md says why"
 )
 
 
 WHOLE_WITH_GAPS = (
-    "; or, if pandas made doubles of whole numbers because some are missing, connect to df.convert_dtypes()"
+    "; or, if pandas turned integers into doubles because some are missing, connect to df.convert_dtypes()"
 )
 
 
@@ -75,7 +75,7 @@ def check_table(table: Table, found: FoundTable) -> None:
     if found.is_view and table.view is None:
         raise SchemaError(
             f"{path}: it is a view, whose rows may depend on several people",
-            hint=f"declare the tables that it reads; or, {TRUST.format(path)}",
+            hint=f"declare the tables it reads instead; or, {TRUST.format(path)}",
         )
     problems = [_problem(f"{path}.columns.{name}", table, name, found) for name in table.columns]
     if wrong := [problem for problem in problems if problem is not None]:
@@ -91,8 +91,8 @@ def _problem(path: str, table: Table, name: str, found: FoundTable) -> SchemaErr
         return SchemaError(f'{path}: the database has no column "{name}"', hint=guess or "check its spelling")
     if own in found.computed and table.view is None:
         return SchemaError(
-            f"{path}: its values are computed when they are read, and computing one may fail",
-            hint=f"leave it out; or, {TRUST.format(f'tables.{table.name}')}",
+            f"{path}: its values are computed when read, and computing one may fail",
+            hint=f"remove it; or, {TRUST.format(f'tables.{table.name}')}",
         )
     stored = found.columns[own]
     if not (fits(declared, stored) or (found.is_text and stored == "VARCHAR")):
@@ -100,14 +100,14 @@ def _problem(path: str, table: Table, name: str, found: FoundTable) -> SchemaErr
         kind = stored if stored.startswith("DECIMAL") else stored.partition("(")[0]
         gaps = WHOLE_WITH_GAPS if found.is_text and isinstance(declared, Integer) and kind == "DOUBLE" else ""
         return SchemaError(
-            f"{path}: declared as {declared.name}, and the database has {kind}", hint=_type_hint(kind, path) + gaps
+            f"{path}: declared as {declared.name}, but the database has {kind}", hint=_type_hint(kind, path) + gaps
         )
     return None
 
 
 def _type_hint(kind: str, path: str) -> str:
     fitting = declared_type(kind)
-    return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+    return f"write  type: {fitting}  in {path}" if fitting else f"remove {path}: {kind} columns are not supported"
 
 
 def is_present(column: Column, found: FoundTable) -> bool:

@@ -167,7 +167,7 @@ def minus_properties(arguments: Sequence[Properties]) -> Properties:
     """The days from one date to another."""
     if not all(isinstance(properties.type, Date) for properties in arguments):
         raise Misfit(
-            "the difference of timestamps is an interval, and no number", "for a - b write  DATE_DIFF('hour', b, a)"
+            "the difference of two timestamps is an interval, not a number", "for a - b write  DATE_DIFF('hour', b, a)"
         )
     left, right = arguments
     low_high = corners(lambda a, b: a - b, ordinals(left), ordinals(right))
@@ -253,7 +253,7 @@ LONGEST = 100 * 366 * 86_400
 def bucket_properties(arguments: Sequence[Properties]) -> Properties:
     width, moment = arguments
     if not isinstance(moment.type, Timestamp):
-        raise Misfit(f"TIME_BUCKET of other than whole days takes a timestamp, not {moment.type.name}")
+        raise Misfit(f"TIME_BUCKET takes a timestamp, not {moment.type.name}, unless its width is whole days")
     if not isinstance(width.constant, int) or not 0 < width.constant <= LONGEST:
         raise Misfit("TIME_BUCKET takes a constant width of a second to a century")
     step = width.constant * SECOND

@@ -1,4 +1,4 @@
-"""Functions of DuckDB that are other words for what the table has, or can be put together from it.
+"""Functions of DuckDB that are synonyms of functions in the table, or can be composed from them.
 
 ADD(a, b)             a + b
 LOG(3, x)             LOG10(x) / LOG10(3)
@@ -335,9 +335,9 @@ def _pieces(form: str, build: Build, day: Expression, lowering: Lowering, node: 
             plain += code
             if code.startswith("%") and code not in FORMAT_PARTS:
                 raise ProgrammingError(
-                    f"STRFTIME does not know {code}",
+                    f"STRFTIME does not support {code}",
                     at=lowering.place(node),
-                    hint=f"it knows {' '.join(CODES)}, and plain text",
+                    hint=f"it supports {' '.join(CODES)}, and plain text",
                 )
             continue
         if plain:
@@ -469,21 +469,21 @@ def _clock(text: Literal) -> int:
     found = CLOCK.fullmatch(str(text.value))
     hours, minutes, seconds = (int(part or 0) for part in found.groups()[:3]) if found else (99, 0, 0)
     if found is None or hours > 23 or minutes > 59 or seconds > 59:
-        raise ProgrammingError(f"'{text.value}' is no time of day", at=text.at, hint="write it like '12:30:00'")
+        raise ProgrammingError(f"'{text.value}' is not a time of day", at=text.at, hint="write it like '12:30:00'")
     return ((hours * 60 + minutes) * 60 + seconds) * SECOND + int((found[4] or "").ljust(6, "0"))
 
 
 def no_time(lowering: Lowering, node: exp.Expr) -> Unsupported:
     return Unsupported(
-        "a time of day can be compared, and read in parts",
+        "a time of day can only be compared or split into parts",
         at=lowering.place(node),
-        hint="write  seen::TIME < '12:00'  or  HOUR(seen); for a key of groups DATE_TRUNC('hour', seen)",
+        hint="write  seen::TIME < '12:00'  or  HOUR(seen); to group by it, use DATE_TRUNC('hour', seen)",
     )
 
 
 def no_age(lowering: Lowering, node: exp.Expr) -> Unsupported:
     return Unsupported(
-        "an age can be compared with an INTERVAL, and read in parts",
+        "an age can only be compared with an INTERVAL or split into parts",
         at=lowering.place(node),
         hint="write  AGE(DATE '2024-01-31', day) > INTERVAL 1 YEAR  or  EXTRACT(year FROM AGE(DATE '2024-01-31', day))",
     )

@@ -76,7 +76,7 @@ def _applied(write: Callable[[Sequence[Written]], Term], operands: list[Written]
 
 
 def _operands(term: Term) -> Iterator[int]:
-    """The places of the operands that are read, as often as they are."""
+    """The places of the operands, once for each time they are read."""
     pending = [term]
     for part in pending:  # which grows on the way
         if isinstance(part, Operand):
@@ -88,18 +88,18 @@ def _operands(term: Term) -> Iterator[int]:
 def check_parts(parts: int, at: Place | None) -> None:
     if parts > MOST_PARTS:
         raise Unsupported(
-            f"this value is computed by more than {MOST_PARTS:,} functions and operators",
+            f"this value takes more than {MOST_PARTS:,} functions and operators",
             at=at,
-            hint="names of subqueries and aliases count as what they stand for: use each once, or compute less",
+            hint="aliases and columns of subqueries count with their full expressions; use each once, or compute less",
         )
 
 
 def check_depth(call: Call) -> None:
     if call.depth > DEEPEST:
         raise Unsupported(
-            f"more than {DEEPEST} functions and operators stand inside each other",
+            f"more than {DEEPEST} functions and operators are nested",
             at=call.at,
-            hint="use fewer; for long lists there is IN, and sums of many terms are better stored as a column",
+            hint="nest fewer; use IN for long lists, and store long sums as a column",
         )
 
 

@@ -68,7 +68,7 @@ def _call(name: str, arguments: tuple[Expression, ...], call: Call) -> str:
 
 
 def _operand(expression: Expression, binding: int) -> str:
-    """In parentheses, where it would fall apart beside an operator that binds like this."""
+    """The operand, in parentheses where an operator of this precedence requires them."""
     text = format_expression(expression)
     return f"({text})" if isinstance(expression, Call) and _binding(expression) <= binding else text
 

@@ -66,7 +66,7 @@ def lower_literal(lowering: Lowering, node: exp.Expr) -> Expression:
     try:
         number = Fraction(node.this)
     except ValueError:
-        raise SqlSyntaxError(f"{node.this} is no number", at=place) from None
+        raise SqlSyntaxError(f"{node.this} is not a number", at=place) from None
     if node.this.isdigit() and number < 2**63:
         return Literal(int(number), Integer(), place)
     digits, _, after = node.this.replace("_", "").partition(".")
@@ -180,7 +180,7 @@ def cast_function(lowering: Lowering, node: exp.Expr) -> Function:
     if name in TYPES and (not to.expressions or isinstance(TYPES[name], Text)):
         return cast_to(TYPES[name])
     raise Unsupported(
-        f"there is no cast to {_type_name(to)}",
+        f"casting to {_type_name(to)} is not supported",
         at=lowering.place(node),
         hint="cast to BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, BOOLEAN, DATE or TIMESTAMP",
     )
@@ -293,14 +293,14 @@ def lower_part(lowering: Lowering, node: exp.Expr, part: str, moment: exp.Expr) 
         found = lower_part_of(lowering, node, unit_named(part) or part.lower(), moment)
         if found is None:
             raise Unsupported(
-                f'there is no part "{part}" of an age or a time of day',
+                f'an age or a time of day has no part "{part}"',
                 at=lowering.place(node),
                 hint="parts: year, month, day, hour, minute, second",
             )
         return found
     if part.lower() not in DATE_PARTS:
         raise Unsupported(
-            f'there is no date part "{part}"', at=lowering.place(node), hint="parts: " + ", ".join(DATE_PARTS)
+            f'unknown date part "{part}"', at=lowering.place(node), hint="parts: " + ", ".join(DATE_PARTS)
         )
     return lowering.call(DATE_PARTS[part.lower()], node, (moment,))
 
@@ -372,7 +372,7 @@ def _unit(lowering: Lowering, node: exp.Expr, unit: exp.Expr | None) -> Literal:
 
 
 def lower_named(lowering: Lowering, node: exp.Expr) -> Expression:
-    """Functions that the parser leaves as they are written."""
+    """Functions that the parser does not translate."""
     lowering.only(node, ("this", "expressions"))
     name, arguments = node.name.upper(), node.expressions
     if name in NAMES and len(arguments) == (2 if name in ("PREFIX", "SUFFIX") else 1):
@@ -566,7 +566,7 @@ def _check_tried(call: Call) -> None:
     wide = isinstance(call.type, Decimal) and call.function.name in DECIMAL_RULES
     if wide and not is_certain(call.function.name, kinds) and any(map(reads_adaptive, call.arguments)):
         raise Unsupported(
-            f"{call.type.name} has no digits to spare for this", at=call.at, hint="CAST the subquery's value to DOUBLE"
+            f"{call.type.name} has no digits left for this", at=call.at, hint="CAST the subquery's value to DOUBLE"
         )
 
 

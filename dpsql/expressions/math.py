@@ -297,7 +297,7 @@ def _decimal_digits(value: Properties, whole: Whole, digits: int) -> Properties:
         return value
     precision = value.type.precision + (value.type.scale == 0)
     if precision > WIDEST_DECIMAL:
-        raise Misfit(f"{value.type.name} has no room for rounding up; CAST it to DOUBLE, or to fewer digits")
+        raise Misfit(f"{value.type.name} has no room for rounding up; CAST it to DOUBLE or to fewer digits")
     step = Fraction(10) ** -digits
     ends = monotone(lambda end: whole(Fraction(end) / step) * step, range_of(value))
     return bounded(Decimal(precision, max(0, digits)), *ends, nullable=value.nullable, whole=digits <= 0)

@@ -77,7 +77,7 @@ def _clamp_properties(arguments: Sequence[Properties]) -> Properties:
     value, low, high = arguments
     kind = common_type(arguments)
     if not value.is_number or kind is None:
-        raise Misfit(f"bounds hold numbers, not {value.type.name}")
+        raise Misfit(f"bounds apply to numbers, not {value.type.name}")
     least, most = low.low, high.high
     ends = [
         bound if end is None else min(max(end, least), most)  # type: ignore[type-var]

@@ -77,7 +77,7 @@ def check_pattern(pattern: str) -> int:
     while position < len(rest):
         token = TOKEN.match(rest, position)
         if token is None:
-            raise BadPattern(f"{rest[position : position + 8]!r} is not understood")
+            raise BadPattern(f"{rest[position : position + 8]!r} is not supported")
         captured += token["open"] == "("
         _read(token, groups)
         position = token.end()
@@ -109,10 +109,10 @@ def _read(token: re.Match[str], groups: list[Group]) -> None:
 
 def _repeat(token: re.Match[str], group: Group) -> None:
     if group.last is None:
-        raise BadPattern(f"there is nothing that {token['repeat']} could repeat")
+        raise BadPattern(f"there is nothing for {token['repeat']} to repeat")
     least, most = int(token["least"] or 1), int((token["most"] or "").strip(",") or token["least"] or 1)
     if not least <= most <= MOST_REPEATS:
-        raise BadPattern(f"{token['repeat']} does not count up, or counts above {MOST_REPEATS}")
+        raise BadPattern(f"{token['repeat']} has its limits reversed, or repeats more than {MOST_REPEATS} times")
     group.size += group.last * (most - 1) if most else 0
     group.last = None  # RE2 has no repetition of a repetition
 
@@ -120,7 +120,7 @@ def _repeat(token: re.Match[str], group: Group) -> None:
 def _check_set(members: str) -> None:
     for first, last, _single in RANGE.findall(members):
         if first and (len(first) > 1 or len(last) > 1 or first > last):
-            raise BadPattern(f"{first}-{last} is no range of characters")
+            raise BadPattern(f"{first}-{last} is not a range of characters")
 
 
 # -- patterns ----------------------------------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ class Properties:
 
 
 def property_of(type: ColumnType, *, nullable: bool) -> Properties:  # noqa: A002 - the textbook word
-    """What the type alone says."""
+    """The facts that follow from the type alone."""
     if isinstance(type, Boolean):
         return Properties(type, nullable, values=(False, True))
     return Properties(type, nullable, whole=isinstance(type, Integer))

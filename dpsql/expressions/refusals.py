@@ -31,9 +31,8 @@ DATES = {
     "DATE_FORMAT FORMAT_TIMESTAMP": "STRFTIME(day, '%Y-%m')",
     "TO_DATE PARSE_DATE STR_TO_DATE STRPTIME TRY_STRPTIME STR_TO_TIME TO_TIMESTAMP PARSE_TIMESTAMP": (
         # They are answered of constants.
-        "CAST(text AS DATE), which reads '2024-01-31'; other spellings in parts: "
-        "MAKE_DATE(CAST(SUBSTRING(text, 7, 4) AS INT), CAST(SUBSTRING(text, 4, 2) AS INT), "
-        "CAST(LEFT(text, 2) AS INT))"
+        "CAST(text AS DATE), which reads '2024-01-31'; for other formats MAKE_DATE(CAST(SUBSTRING(text, 7, 4) AS "
+        "INT), CAST(SUBSTRING(text, 4, 2) AS INT), CAST(LEFT(text, 2) AS INT))"
     ),
     "DATE_BIN TIMESTAMP_BUCKET DATE_BUCKET TIME_SLICE": "DATE_TRUNC('week', day)",
     "DATEADD DATE_ADD TIMESTAMPADD ADD_MONTHS TIMESTAMP_ADD": "day + INTERVAL 3 MONTH",
@@ -44,7 +43,7 @@ DATES = {
 CHOICE = {
     "IFF IIF": "CASE WHEN condition THEN a ELSE b END",
     "DECODE": "CASE x WHEN 'a' THEN 1 ELSE 0 END",
-    "ISNULL": "x IS NULL, or COALESCE(x, 0) for a value in its place",
+    "ISNULL": "x IS NULL, or COALESCE(x, 0) to replace it",
     "ISNOTNULL": "x IS NOT NULL",
     "ZEROIFNULL": "COALESCE(x, 0)",
     "NULLIFZERO": "NULLIF(x, 0)",
@@ -67,7 +66,7 @@ TEXTS = {
     "SHA1 SHA256 SHA2 HASH FARM_FINGERPRINT MURMUR_HASH": "MD5(text)",
     "STRING_SPLIT SPLIT STR_SPLIT REGEXP_SPLIT_TO_ARRAY STRING_TO_ARRAY": "SPLIT_PART(text, ',', 1)",
     "JSON_EXTRACT JSON_VALUE JSON_EXTRACT_SCALAR GET_JSON_OBJECT GET_PATH JSON_EXTRACT_STRING PARSE_JSON -> ->>": (
-        'REGEXP_EXTRACT(text, \'"name": *"([^"]*)"\', 1); or ask the data owner for a column of its own'
+        'REGEXP_EXTRACT(text, \'"name": *"([^"]*)"\', 1); or ask the data owner for a separate column'
     ),
 }
 NUMBER_FUNCTIONS = {
@@ -84,17 +83,17 @@ AGGREGATES = {
     "APPROX_DISTINCT HLL_COUNT HLL NDV UNIQ COUNT_DISTINCT": "COUNT(DISTINCT x)",
     "ARG_MAX ARG_MIN MAX_BY MIN_BY": "SELECT x, MAX(y) AS most FROM t GROUP BY x ORDER BY most DESC LIMIT 1",
     "PRODUCT": "EXP(SUM(LN(x)))",
-    "ENTROPY": "SELECT x, COUNT(*) FROM t GROUP BY x; it follows from the counts",
+    "ENTROPY": "SELECT x, COUNT(*) FROM t GROUP BY xand compute it from the counts",
     "FIRST FIRST_VALUE LAST LAST_VALUE ARBITRARY ANY_VALUE": (
         "MIN(x), MAX(x) or MODE(x): one person's value cannot be shown"
     ),
     "ARRAY_AGG LIST GROUP_CONCAT STRING_AGG LISTAGG COLLECT_LIST ARRAY_CONCAT_AGG JSON_AGG": (
-        "SELECT x, COUNT(*) FROM t GROUP BY x: a list of people's values cannot be shown"
+        "SELECT x, COUNT(*) FROM t GROUP BY x: lists of people's values cannot be shown"
     ),
     "KURTOSIS SKEWNESS MAD": "STDDEV(x), and QUANTILE_CONT(x, [0.1, 0.5, 0.9])",
     "BIT_AND BIT_OR BIT_XOR BOOL_AND BOOL_OR LOGICAL_AND LOGICAL_OR EVERY": "COUNT_IF(condition), beside COUNT(*)",
     "NTILE PERCENT_RANK CUME_DIST": "QUANTILE_CONT(x, [0.25, 0.5, 0.75])",
-    "UNNEST EXPLODE": "FROM t JOIN (VALUES (1), (2)) AS v(x) ON TRUE: lists cannot be read",
+    "UNNEST EXPLODE": "FROM t JOIN (VALUES (1), (2)) AS v(x) ON TRUE: lists are not supported",
 }
 INSTEAD = {
     name: written
@@ -163,7 +162,7 @@ def spoken_type(kind: ColumnType) -> str:
 def _problem(left: Expression, right: Expression) -> str:
     for one, other in ((left, right), (right, left)):
         if isinstance(one.type, MOMENTS) and isinstance(other, Literal) and isinstance(other.type, Text):
-            return f"{format_expression(other)} is not written like {spoken_type(one.type)} here"
+            return f"{format_expression(other)} is not in the format of {spoken_type(one.type)}"
     kinds = [f"{format_expression(side)} is {spoken_type(side.type)}" for side in (left, right)]
     return ", and ".join(kinds)
 
@@ -195,14 +194,14 @@ def _way_out(operator: str, left: Expression, right: Expression) -> str:
 def written_dates(text: str) -> str:
     """
     >>> written_dates("03.05.2024"), written_dates("05/03/2024"), written_dates("last week")
-    ("write  '2024-05-03'", "write  '2024-05-03' or '2024-03-05', whichever is meant", "write it like '2024-01-31'")
+    ("write  '2024-05-03'", "write  '2024-05-03' or '2024-03-05', whichever you mean", "write it like '2024-01-31'")
     """
     found = SEPARATED.fullmatch(text.strip())
     meant = list(dict.fromkeys(_read(found))) if found else []
     if not meant:
         return "write it like '2024-01-31'"
     dates = " or ".join(f"'{day}'" for day in meant)
-    return f"write  {dates}" + ", whichever is meant" * (len(meant) > 1)
+    return f"write  {dates}" + ", whichever you mean" * (len(meant) > 1)
 
 
 def _read(found: re.Match[str]) -> Iterator[date]:
@@ -217,19 +216,19 @@ def _read(found: re.Match[str]) -> Iterator[date]:
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
-CHANCE = ("the answer would depend on chance", "leave it out; dpsql adds the noise itself")
-CLOCK = ("the answer would depend on when it is asked", "write the date itself: DATE '2024-01-31'")
-STATE = ("the answer would depend on what was asked before", "leave it out")
+CHANCE = ("the answer would depend on chance", "remove it; dpsql adds the noise itself")
+CLOCK = ("the answer would depend on the time of the query", "write the date itself: DATE '2024-01-31'")
+STATE = ("the answer would depend on earlier queries", "remove it")
 SESSION = ("the answer would depend on who asks and where", "write the value itself")
 TIMES = (
-    "an interval is only added to a date or taken from one",
+    "an interval can only be added to or subtracted from a date",
     "write  day + INTERVAL 3 MONTH  or  DATE_DIFF('day', a, b)",
 )
-WINDOW = "compute it in a subquery, PARTITION BY the unit; or above an aggregate, where every window can be used"
+WINDOW = "compute it in a subquery with PARTITION BY the unit, or above an aggregate, where every window is supported"
 AGGREGATED = frozenset(("COUNT", "SUM", "AVG", "MIN", "MAX", "MEDIAN", "COUNT_IF", "STDDEV", "VARIANCE", "MODE"))
 IN_WHERE = (
     "and WHERE looks at one row at a time",
-    "to choose groups write HAVING COUNT(*) > 10; to compare rows with it ask for it first: x > (SELECT AVG(x) FROM t)",
+    "to filter groups write HAVING COUNT(*) > 10; to compare rows with it, use a subquery: x > (SELECT AVG(x) FROM t)",
 )
 IN_AGGREGATE = (
     "and cannot be aggregated in the same SELECT",
@@ -237,7 +236,7 @@ IN_AGGREGATE = (
 )
 SIMILAR = 0.75
 """So alike is a misspelt name; what is less alike means something else."""
-NO_OTHER = "the functions that can be are listed in docs/sql.md"
+NO_OTHER = "docs/sql.md lists the supported functions"
 
 VOLATILE = {
     CHANCE: "RAND RANDOM UUID GEN_RANDOM_UUID UUIDV4 UUIDV7 SETSEED",

@@ -158,7 +158,7 @@ def need_text(name: str, properties: Properties) -> None:
 def need_constants(name: str, arguments: Sequence[Properties], kind: type) -> None:
     for properties in arguments:
         if not isinstance(properties.constant, kind):
-            raise Misfit(f"{name} takes constants there, not values from rows")
+            raise Misfit(f"{name} takes a constant there, not a value from a row")
         need_length(name, properties, LONGEST_PATTERN)
 
 
@@ -169,17 +169,17 @@ def need_length(name: str, properties: Properties, most: int) -> None:
 
 
 def grown(nullable: bool, growth: int) -> Properties:
-    """Some text that may be longer than those it is made of."""
+    """Properties of a text that may be longer than its parts."""
     if growth > MOST_GROWTH:
         raise Unsupported(
-            f"this text could become more than {MOST_GROWTH} times as long as its parts",
+            f"this text could grow to more than {MOST_GROWTH} times the length of its parts",
             hint="use fewer || and CONCAT, and shorter replacements in REPLACE",
         )
     return Properties(Text(), nullable, growth=growth)
 
 
 def text_properties(name: str, counts: Sequence[int], arguments: Sequence[Properties]) -> Properties:
-    """A text from a text, with constant texts beside it."""
+    """Properties of a text computed from one text and constants."""
     need_count(name, arguments, *counts)
     first, *rest = arguments
     need_text(name, first)
@@ -232,7 +232,7 @@ def pad_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     text, length, fill = arguments
     need_constants(name, [fill], str)
     if not fill.constant:
-        raise Misfit(f"{name} takes at least one character to fill with")
+        raise Misfit(f"{name} needs at least one fill character")
     return cut_properties(name, 0, [text, length])
 
 
@@ -241,7 +241,7 @@ def split_properties(arguments: Sequence[Properties]) -> Properties:
     text, delimiter, index = arguments
     need_constants("SPLIT_PART", [delimiter], str)
     if not delimiter.constant:
-        raise Misfit("SPLIT_PART takes a delimiter that is not empty")
+        raise Misfit("SPLIT_PART needs a non-empty delimiter")
     return cut_properties("SPLIT_PART", -FARTHEST, [text, index])
 
 

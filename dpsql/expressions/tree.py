@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Misfit(Exception):
-    """The arguments do not fit the function; the text says what it takes, and the hint what to write instead."""
+    """The arguments do not fit the function; the message says what it takes, the hint what to write instead."""
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         super().__init__(problem)
@@ -46,7 +46,7 @@ class Written:
     sql: Term
     properties: Properties
     parts: int = 0
-    """How many functions and operators it is made of."""
+    """The number of functions and operators in it."""
 
 
 @dataclass(frozen=True)
@@ -225,12 +225,12 @@ class Call:
 
     @cached_property
     def parts(self) -> int:
-        """How many functions and operators it is made of."""
+        """The number of functions and operators in it."""
         return 1 + sum(argument.parts for argument in self.arguments if isinstance(argument, Call))
 
     @cached_property
     def depth(self) -> int:
-        """How many of them stand inside each other."""
+        """How deeply they are nested."""
         return 1 + max((argument.depth for argument in self.arguments if isinstance(argument, Call)), default=0)
 
 
@@ -275,7 +275,7 @@ def names_read(*expressions: Expression | None) -> set[str]:
 
 
 def reads_adaptive(expression: Expression) -> bool:
-    """Whether a value of an adaptive subquery stands in it."""
+    """Whether it contains the value of an adaptive subquery."""
     return isinstance(expression, AdaptiveConstant) or any(map(reads_adaptive, getattr(expression, "arguments", ())))
 
 

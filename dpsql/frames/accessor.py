@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 
 MEMORY = ":memory:"
 NEW_ACCOUNT = (
-    'protect frames that travel with ledger="people.ledger"; '
-    'df.attrs.pop("dpsql") makes this one unprotected, and its spent budget forgotten'
+    'protect frames that leave the process with ledger="people.ledger"; df.attrs.pop("dpsql") removes protection '
+    "and forgets what was spent"
 )
 
 
@@ -102,7 +102,7 @@ def find(note: object, columns: Collection[str], empty: Callable[[list[str]], ob
         read = json.loads(note)  # type: ignore[arg-type]  # whatever it is
         name, ledger, declared = read["account"], read["ledger"], read["schema"]
     except (TypeError, ValueError, KeyError):
-        raise InterfaceError("the note of dpsql in this frame is damaged", hint=NEW_ACCOUNT) from None
+        raise InterfaceError("dpsql's note in this frame is damaged", hint=NEW_ACCOUNT) from None
     if name not in _accounts:
         _accounts[name] = _reopened(ledger, Schema.model_validate(declared), columns, empty)
     return _accounts[name]
@@ -110,11 +110,11 @@ def find(note: object, columns: Collection[str], empty: Callable[[list[str]], ob
 
 def _reopened(ledger: str, schema: Schema, columns: Collection[str], empty: Callable[[list[str]], object]) -> Account:
     if ledger == MEMORY:
-        raise LedgerError("this frame's budget was in the memory of another process, and is lost", hint=NEW_ACCOUNT)
+        raise LedgerError("this frame's budget was kept in the memory of another process and is lost", hint=NEW_ACCOUNT)
     if len(schema.tables) > 1:
         raise LedgerError(
             "this frame's public tables are in the memory of another process",
-            hint=f'take the note off with df.attrs.pop("dpsql"), and protect it again with ledger="{ledger}"',
+            hint=f'remove the note with df.attrs.pop("dpsql") and protect the frame again with ledger="{ledger}"',
         )
     present = narrowed(schema, columns)
     rows = empty(list(present.tables[TABLE].columns))
@@ -171,8 +171,8 @@ def randomized(
     """The reports, and the entry of the schema."""
     if values is None:
         raise ProgrammingError(
-            f'which answers "{name}" can hold is not known, and must not be read off the data',
-            hint='list them: values=["never", "daily"]; columns of booleans, and of categories, say it themselves',
+            f'the possible answers of "{name}" are unknown, and must not be taken from the data',
+            hint='list them: values=["never", "daily"]; boolean and categorical columns need no list',
         )
     made = Randomizer(kind, values, epsilon, mechanism)
     return made.reports(answers), made.entry
@@ -182,8 +182,8 @@ def randomized(
 
 EXAMPLE = 'df.dp.protect(unit="customer_id", bounds={"amount": (0, 500)}, budget=1.0, delta=1e-6)'
 UNDECLARED = (
-    "the frame has it, but protect() did not declare it: protect again if it is new, which keeps the account; "
-    "else give it a name and a type that SQL has"
+    "the frame has it, but protect() did not declare it; if it is new, call protect() again, which keeps the "
+    "account; else give it a name and type that SQL supports"
 )
 
 
@@ -247,7 +247,7 @@ class PrivateFrame(Vocabulary):
             bounds: the lowest and the highest value of each column that is summed. Choose bounds and values without
                 looking at the data, or write "auto" and each query finds them for a part of its cost.
             values: all possible values of a column; all its groups are shown, even empty ones.
-            public: frames about nobody, by name, that `sql` may join.
+            public: frames that are not about people, by name, for joins in `sql`.
             max_groups: in how many groups one person counts, or "auto". Default: 1.
             max_rows_per_group: how many rows of one person count in a group, or "auto". Default: 1.
             budget: the epsilon that all queries together may cost.
@@ -294,11 +294,13 @@ class PrivateFrame(Vocabulary):
             LedgerError: this frame is protected already, on another account.
         """
         if not isinstance(frame, self._kinds):
-            raise ProgrammingError(f"{type(frame).__name__} is no frame of this library", hint="give the protected one")
+            raise ProgrammingError(
+                f"{type(frame).__name__} is not a frame of this library", hint="pass the protected one"
+            )
         other = type(self)(frame)
         account = other._account()
         if self._note is not None and not self._account().is_same_as(account):
-            raise LedgerError("this frame is protected, on an account of its own", hint="ask it as it is")
+            raise LedgerError("this frame is already protected, with its own account", hint="query it as it is")
         self._note = other._note
 
     def randomize(
@@ -376,7 +378,7 @@ class PrivateFrame(Vocabulary):
 
     def __repr__(self) -> str:
         if self._note is None:
-            return f"<df.dp of a frame that is not protected yet: {EXAMPLE}>"
+            return f"<df.dp, not protected yet: {EXAMPLE}>"
         budget, unit = self.budget, self._account().schema.tables[TABLE].unit_column
         return f'<df.dp: people by "{unit}", epsilon {budget.remaining.epsilon:.4g} of {budget.epsilon:.4g} left>'
 
@@ -398,7 +400,7 @@ class PrivateFrame(Vocabulary):
         """
         several = (keys,) if isinstance(keys, str) else tuple(keys) if isinstance(keys, list | tuple) else ()
         if not several or not all(isinstance(key, str) for key in several):
-            raise ProgrammingError(f"groups are made by columns, not by {keys!r}", hint='write groupby("region")')
+            raise ProgrammingError(f"groupby takes column names, not {keys!r}", hint='write groupby("region")')
         return self._groups(self, tuple(map(column_key, several)))
 
     def resample(self, period: str, *, on: str) -> Vocabulary:
@@ -481,7 +483,7 @@ class PrivateFrame(Vocabulary):
             raise
         except BudgetExhausted as error:
             if not error.fitting:
-                error.hint = "nothing is left of what protect() allowed: keep the answers that you have"
+                error.hint = "the budget from protect() is used up; keep the answers you have"
             elif error.hint is not None:
                 error.hint = error.hint.removesuffix("; or ask the data owner for more")
             raise
@@ -494,13 +496,13 @@ class PrivateFrame(Vocabulary):
         if self._note is None:
             raise InterfaceError(
                 "this frame is not protected",
-                hint=f"first {EXAMPLE}; "
-                "a frame made from a protected one takes over its account with dp.protect_like(that_one)",
+                hint=f"first call {EXAMPLE}; a frame made from a protected one takes over its account with "
+                "dp.protect_like(that_one)",
             )
         return find(self._note, self._labels(), self._empty)
 
     def _session(self) -> Session:
-        """The account's session, over the frame as it is now."""
+        """The account's session, over the current rows of the frame."""
         account = self._account()
         account.session.environment.check_process()
         schema = narrowed(account.schema, self._labels())
@@ -509,7 +511,8 @@ class PrivateFrame(Vocabulary):
             return account.session.over({TABLE: rows, **account.public}, schema)
         except (SchemaError, InterfaceError) as error:
             problem = SchemaError(
-                error.problem, hint="the frame is no longer as declared: protect it again, which keeps its account"
+                error.problem,
+                hint="the frame no longer matches its declaration; call protect() again, which keeps its account",
             )
         raise problem
 
@@ -527,7 +530,7 @@ class PrivateFrame(Vocabulary):
             if not isinstance(name, str) or name.lower() == TABLE or not isinstance(frame, self._kinds):
                 raise ProgrammingError(
                     f"{name!r} cannot be a public table: it is {type(frame).__name__}",
-                    hint=f'give frames of the same library, under names other than "{TABLE}"',
+                    hint=f'pass frames of the same library, under names other than "{TABLE}"',
                 )
         return {name: type(self)(frame) for name, frame in frames.items()}
 
@@ -564,7 +567,9 @@ class PrivateFrame(Vocabulary):
 
 def _drawn_anew(options: QueryOptions) -> QueryOptions:
     if "fresh" in options:
-        raise ProgrammingError("a frame is always asked anew", hint="leave fresh= out, and keep the answer you have")
+        raise ProgrammingError(
+            "every query on a frame is run afresh", hint="omit fresh=, and keep the answers you have"
+        )
     return {**options, "fresh": True}
 
 
@@ -588,10 +593,10 @@ def _check_same(
     if named != (budget.epsilon, budget.delta):
         raise LedgerError(
             f"this frame's account has epsilon {float(budget.epsilon):g} and delta {float(budget.delta):g}",
-            hint="leave both out, or name the same: protecting again does not reset what is spent",
+            hint="omit both, or pass the same values; protecting again does not reset what is spent",
         )
     if ledger not in (None, account.ledger):
-        raise LedgerError(f"this frame's account is in {account.ledger}", hint="leave ledger= out")
+        raise LedgerError(f"this frame's account is in {account.ledger}", hint="omit ledger=")
     kept = account.session.environment.ledger.on_failure
     if on_failure not in (None, kept):
-        raise LedgerError(f"this frame's account has on_failure={kept!r}", hint="leave on_failure= out")
+        raise LedgerError(f"this frame's account has on_failure={kept!r}", hint="omit on_failure=")

@@ -23,7 +23,7 @@ SAMPLES = {"bounds": "(0, 500)", "values": '["north", "south"]'}
 
 @dataclass(frozen=True)
 class ProtectCall(Document):
-    """The call of protect(), in the place of a schema file."""
+    """The arguments of protect(), which take the place of a schema file."""
 
     def error(self, path: KeyPath, problem: str, hint: str | None) -> SchemaError:
         *_, column, key = ("", *path)
@@ -33,7 +33,7 @@ class ProtectCall(Document):
 
 
 def bounds_hint(column: str, key: str = "bounds") -> str:
-    return f'write {key}={{"{column}": {SAMPLES[key]}}} in protect(), chosen without a look at the data'
+    return f'write {key}={{"{column}": {SAMPLES[key]}}} in protect(), chosen without looking at the data'
 
 
 def declare(
@@ -73,7 +73,7 @@ def narrowed(schema: Schema, frame: Collection[str]) -> Schema:
     if table.unit_column in gone:
         raise UnknownName(
             f'the frame no longer has its unit column "{table.unit_column}"',
-            hint="keep it in the frame (after set_index: reset_index); it says whom each row belongs to",
+            hint="keep it in the frame (after set_index, call reset_index); it says who each row belongs to",
         )
     if not gone:
         return schema
@@ -94,8 +94,9 @@ def _check_column(argument: str, name: object, frame: Collection[str], usable: T
         return
     if name in frame:
         raise SchemaError(
-            f'{argument}: the column "{name}" cannot be used: SQL has no such name or type',
-            hint="rename it without dots, quotes, or a twin in other case; or convert it to numbers, text or dates",
+            f'{argument}: the column "{name}" cannot be used: SQL does not support its name or type',
+            hint="rename it: no dots, no quotes, and unique when case is ignored; or convert it to numbers, text "
+            "or dates",
         )
     raise UnknownName(f'{argument}: the frame has no column "{name}"', hint=did_you_mean(str(name), usable))
 
@@ -104,6 +105,6 @@ def _check_kind(key: str, name: str, kind: ColumnType) -> None:
     if not (kind.takes_bounds if key == "bounds" else kind.takes_values):
         other = "values" if kind.takes_values else "bounds" if kind.takes_bounds else None
         raise SchemaError(
-            f'{key}: the column "{name}" is {kind.name}, which has no {key}',
+            f'{key}: the column "{name}" is {kind.name}, which takes no {key}',
             hint=bounds_hint(name, other) if other else None,
         )

@@ -32,7 +32,7 @@ EXAMPLE = 'agg(total=("amount", "sum")) or agg({"amount": ["sum", "mean"]})'
 
 def quoted(name: object) -> str:
     if not isinstance(name, str):
-        raise ProgrammingError(f"a column is named by a text, not by {name!r}", hint='write "amount", for example')
+        raise ProgrammingError(f"a column name must be a string, not {name!r}", hint='write "amount", for example')
     return render.quoted(name)
 
 
@@ -42,7 +42,7 @@ def aggregate(function: object, column: object, name: str | None = None) -> str:
     'AVG("amount") AS "amount_mean"'
     """
     if not isinstance(function, str) or function not in WORDS:
-        raise Unsupported(f"there is no aggregate {function!r}", hint=did_you_mean(str(function), WORDS))
+        raise Unsupported(f"unknown aggregate {function!r}", hint=did_you_mean(str(function), WORDS))
     call = WORDS[function].sql.format(quoted(column))
     return f"{call} AS {quoted(f'{column}_{function}' if name is None else name)}"
 
@@ -98,7 +98,7 @@ def quantiles(column: object, q: object) -> str:
 
 def _quantile(column: object, q: object, name: str) -> str:
     if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
-        raise ProgrammingError(f"a quantile lies between 0 and 1, unlike {q!r}", hint='write quantile("age", 0.9)')
+        raise ProgrammingError(f"a quantile must lie between 0 and 1, not {q!r}", hint='write quantile("age", 0.9)')
     return f"QUANTILE_CONT({quoted(column)}, {float(q)!r}) AS {quoted(name)}"
 
 
@@ -127,10 +127,10 @@ def aggregates(by_column: object, named: Mapping[str, tuple[Any, ...]]) -> tuple
             calls.append((column, function, None))
     for name, pair in named.items():
         if len(pair) != 2:
-            raise ProgrammingError(f"{name}= is a column and a function, not {pair!r}", hint=f"write {EXAMPLE}")
+            raise ProgrammingError(f"{name}= takes a column and a function, not {pair!r}", hint=f"write {EXAMPLE}")
         calls.append((*pair, name))
     if not calls:
-        raise ProgrammingError("agg() was asked for nothing", hint=f"write {EXAMPLE}")
+        raise ProgrammingError("agg() needs at least one aggregate", hint=f"write {EXAMPLE}")
     written = ", ".join(aggregate(function, column, name) for column, function, name in calls)
     return written, [column for column, _, _ in calls]
 
@@ -175,14 +175,14 @@ def bin_edges(column: Column, bins: object) -> list[Any]:
     if isinstance(bins, int) and not isinstance(bins, bool):
         return _evenly_spaced(column, bins)
     if isinstance(bins, str) or not isinstance(bins, Iterable):
-        raise ProgrammingError(f"bins are edges or a number, not {bins!r}", hint=HINT)
+        raise ProgrammingError(f"bins must be a list of edges or a number, not {bins!r}", hint=HINT)
     edges = [edge.item() if hasattr(edge, "item") else edge for edge in bins]
     try:
         rising = all(low < high for low, high in pairwise(edges))
     except TypeError:
         rising = False
     if not rising or len(edges) < 2:
-        raise ProgrammingError("the edges of bins are at least two, each above the one before", hint=HINT)
+        raise ProgrammingError("bins need at least two edges, in increasing order", hint=HINT)
     return edges
 
 
@@ -288,8 +288,8 @@ class Vocabulary(ABC):
         """Called only for names that do not exist; suggests one that does."""
         if name.startswith("_"):
             raise AttributeError(name)
-        guess = did_you_mean(name, words_of(self)) or f"there is {', '.join(words_of(self))}"
-        raise AttributeError(f"df.dp has no word {name!r}; {guess}")
+        guess = did_you_mean(name, words_of(self)) or f"available: {', '.join(words_of(self))}"
+        raise AttributeError(f"df.dp has no method {name!r}; {guess}")
 
     def _aggregated(self, function: str, column: str, options: QueryOptions) -> FrameAnswer:
         return self._asked(aggregate(function, column), (column,), options)

@@ -44,7 +44,9 @@ def best_for(domain: Iterable[object], epsilon: object, n: int) -> LocalMechanis
     SubsetSelection(50 values, epsilon=1)
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ProgrammingError(f"n is how many people report, not {n!r}", hint="write n=1000, for example")
+        raise ProgrammingError(
+            f"n must be the number of people who report, not {n!r}", hint="write n=1000, for example"
+        )
     listed = tuple(domain)
     return min((kind(listed, epsilon) for kind in CHOICES), key=lambda mechanism: mechanism.total_variance(n))
 
@@ -60,14 +62,14 @@ class Randomizer:
     def __init__(self, kind: ColumnType, values: Iterable[object], epsilon: object, mechanism: str = "kary") -> None:
         if mechanism not in MECHANISMS:
             raise ProgrammingError(
-                f"there is no mechanism {mechanism!r}",
-                hint=did_you_mean(str(mechanism), MECHANISMS) or f"these are known: {', '.join(MECHANISMS)}",
+                f"unknown mechanism {mechanism!r}",
+                hint=did_you_mean(str(mechanism), MECHANISMS) or f"available: {', '.join(MECHANISMS)}",
             )
         listed = [value.item() if hasattr(value, "item") else value for value in values]
         if None in listed:
             raise ProgrammingError(
                 "NULL cannot be one of the values of a column",
-                hint='let no answer be a value of its own, such as "none": fill it in, and list it',
+                hint='make "no answer" a value of its own, such as "none": fill it in, and list it',
             )
         declared = {"mechanism": mechanism, "epsilon": float(read_epsilon(epsilon)), "values": listed}
         self.entry: dict[str, Any] = {"type": kind.name, "collected": declared}
@@ -129,7 +131,7 @@ def randomize_file(
     values: Sequence[str] | None,
     progress: Callable[[int], None],
 ) -> tuple[int, dict[str, Any]]:
-    """How many answers were randomised, and the entry of the schema; `progress` is told of rows that are done."""
+    """The number of randomised answers, and the schema entry; `progress` is called with the number of finished rows."""
     _check_paths(source, out)
     pa = _arrow()
     with _reader(source) as (schema, parts), _whole_or_not(out) as partial:
@@ -150,7 +152,7 @@ def randomize_file(
 
 
 def count_rows(source: Path) -> int | None:
-    """Where the file says it."""
+    """The number of rows, if the file records it."""
     if source.suffix.lower() != PARQUET or not source.is_file():
         return None
     _arrow()
@@ -175,7 +177,7 @@ def _check_paths(source: Path, out: Path) -> None:
     if not source.is_file():
         raise OperationalError(f"there is no file {source}", hint="check the path")
     if out.exists():
-        raise OperationalError(f"{out} is there already, and would be lost", hint="choose another name for --out")
+        raise OperationalError(f"{out} already exists and would be overwritten", hint="choose another name for --out")
 
 
 @contextmanager
@@ -237,7 +239,7 @@ def _values(kind: ColumnType, column: str, values: Sequence[str] | None) -> list
         return [False, True]
     if values is None:
         raise ProgrammingError(
-            f'which answers "{column}" can hold is not known, and must not be read off the data',
+            f'the possible answers of "{column}" are unknown, and must not be taken from the data',
             hint="list them: --values never,sometimes,daily",
         )
     if isinstance(kind, Text):
@@ -245,5 +247,5 @@ def _values(kind: ColumnType, column: str, values: Sequence[str] | None) -> list
     try:
         return [int(value) for value in values]
     except ValueError:
-        problem = ProgrammingError(f'"{column}" holds whole numbers', hint="list such values: --values 0,1,2")
+        problem = ProgrammingError(f'"{column}" holds integers', hint="list integer values: --values 0,1,2")
     raise problem

@@ -176,9 +176,11 @@ def shuffled_epsilon(epsilon: object, n: int, delta: object) -> float:
     """
     local, most = float(read_epsilon(epsilon)), float(exact(delta, "delta"))
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ProgrammingError(f"n is how many people report, not {n!r}", hint="write n=10_000, for example")
+        raise ProgrammingError(
+            f"n must be the number of people who report, not {n!r}", hint="write n=10_000, for example"
+        )
     if not 0 < most < 1:
-        raise ProgrammingError("delta lies between 0 and 1", hint="write delta=1e-6, for example")
+        raise ProgrammingError("delta must lie between 0 and 1", hint="write delta=1e-6, for example")
     clones = _clones(local, min(n, MOST_PEOPLE))
     low, high = 0.0, local
     if _delta(high, clones) > most:

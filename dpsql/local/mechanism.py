@@ -53,12 +53,12 @@ class AnswerDomain:
         if not 2 <= len(self.values) <= MOST_VALUES:
             raise ProgrammingError(
                 f"a domain of {len(self.values):,} value{'s' * (len(self.values) != 1)} cannot be randomised",
-                hint=f"list from 2 to {MOST_VALUES:,} values: all that an answer can be, such as [False, True]",
+                hint=f"list all possible answers, from 2 to {MOST_VALUES:,} values, such as [False, True]",
             )
         if len({*self.values}) < len(self.values) or any(value != value for value in self.values):
             raise ProgrammingError(
-                "the values of a domain must differ from each other",
-                hint="list every value once; in Python True is 1 and False is 0, and NaN is no value",
+                "the values of a domain must be distinct",
+                hint="list every value once; in Python True equals 1 and False equals 0, and NaN is not a value",
             )
 
     def __len__(self) -> int:
@@ -83,12 +83,12 @@ class AnswerDomain:
         if missing:
             raise ProgrammingError(
                 f"{missing:,} of {len(given):,} values are NULL",
-                hint='let it be an answer of its own, such as "none" (or None in dpsql.local); or leave these rows out',
+                hint='make it an answer of its own, such as "none" (or None in dpsql.local), or drop these rows',
             )
         if outside:
             raise ProgrammingError(
                 f"{outside:,} of {len(given):,} values are outside the domain",
-                hint=f"list all values that an answer can be; these {len(self)} were given",
+                hint=f"list all possible answers; these {len(self)} were given",
             )
 
     def decode(self, codes: NDArray[np.intp]) -> NDArray[Any]:
@@ -120,7 +120,7 @@ class AnswerDomain:
 
 
 def chunks(n: int, width: int = 1) -> Iterator[slice]:
-    """Parts of n rows of `width` cells each, so that what is made of a part stays small."""
+    """Splits n rows of `width` cells into parts, to limit memory."""
     step = max(1, CHUNK // width)
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
@@ -132,7 +132,7 @@ def _as_array(values: Column) -> NDArray[Any]:
         given = np.empty(len(values), dtype=object)
         given[:] = values
     if given.ndim != 1:
-        raise ProgrammingError("the values to be randomised are one column", hint="give one value for each person")
+        raise ProgrammingError("the values to randomise must be a single column", hint="pass one value per person")
     return given
 
 
@@ -173,7 +173,7 @@ class Estimate:
 def quantile(level: float) -> float:
     """How many standard errors on either side hold the truth so often."""
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-        raise ProgrammingError(f"a confidence level lies between 0 and 1, unlike {level!r}", hint="write 0.95")
+        raise ProgrammingError(f"a confidence level must lie between 0 and 1, not {level!r}", hint="write 0.95")
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
@@ -234,7 +234,8 @@ def least_share(epsilon: Fraction, others: int = 1) -> int:
     share = ceil(WORDS / (power_below(epsilon) + others))
     if WORDS - others * share <= share:
         raise ProgrammingError(
-            f"at epsilon={float(epsilon):g} reports would say nothing", hint="name a larger epsilon, such as 0.1"
+            f"at epsilon={float(epsilon):g} reports would carry no information",
+            hint="use a larger epsilon, such as 0.1",
         )
     return share
 
@@ -273,7 +274,7 @@ class LocalMechanism(ABC):
     @property
     @abstractmethod
     def truth(self) -> Fraction:
-        """p: the probability that a report supports the value that it was made of."""
+        """p: the probability that a report supports the true value."""
 
     @property
     @abstractmethod
@@ -309,21 +310,21 @@ class LocalMechanism(ABC):
         return Estimate(self.domain.values, n, counts, np.sqrt(self.variance(n, counts.clip(0, n))))
 
     def variance(self, n: int, count: NDArray[np.float64] | float) -> NDArray[np.float64]:
-        """Of the estimate of a value that `count` of n people have, by the coins alone."""
+        """The variance of the estimate for a value that `count` of n people have, from the coins alone."""
         p, q = float(self.truth), float(self.other)
         coins = np.multiply(count, p * (1 - p)) + np.multiply(n - np.asarray(count), q * (1 - q))
         return np.asarray(coins / float(self.truth - self.other) ** 2)
 
     def total_variance(self, n: int) -> float:
-        """Summed over all values; the same whatever the people say."""
+        """The variance summed over all values; it does not depend on the answers."""
         k = len(self.domain)
         return float(k * self.variance(n, n / k))
 
     def check_written_out(self, reports: int) -> None:
         if reports > MOST_REPORTS:
             raise ProgrammingError(
-                f"the channel has {reports:,} columns, which are too many to be written out",
-                hint="`truth`, `other` and `ratio` say what there is to know of it",
+                f"the channel has {reports:,} columns, too many to write out",
+                hint="`truth`, `other` and `ratio` describe it fully",
             )
 
     def __repr__(self) -> str:

@@ -65,7 +65,7 @@ class Rappor(UnaryEncoding):
 
     @property
     def epsilon_once(self) -> float:
-        """What one report alone tells: less than `epsilon`, which bounds all reports that are made of the same bits."""
+        """The epsilon of a single report: less than `epsilon`, which covers all reports from the same bits."""
         return rounded_up(logarithm_above(self.ratio))
 
     def permanent(self, values: Column, source: Randomness | None = None) -> NDArray[np.uint8]:
@@ -74,7 +74,7 @@ class Rappor(UnaryEncoding):
         return bits
 
     def report(self, permanent: Column, source: Randomness | None = None) -> NDArray[np.uint8]:
-        """One report made of permanent bits; those themselves without instantaneous noise."""
+        """One report from permanent bits; without instantaneous noise, the bits themselves."""
         kept = self.checked(permanent)
         return kept if self._fresh is None else self._freshened(kept, np.empty_like(kept), source)
 

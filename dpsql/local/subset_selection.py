@@ -44,7 +44,8 @@ class SubsetSelection(BitReports):
         self.size, self._holding = size, min(floor(WORDS * weight / (weight + k - size)), WORDS - 1)
         if self.truth <= self.other:
             raise ProgrammingError(
-                f"at epsilon={self.epsilon:g} reports would say nothing", hint="name a larger epsilon, such as 0.1"
+                f"at epsilon={self.epsilon:g} reports would carry no information",
+                hint="use a larger epsilon, such as 0.1",
             )
         return self
 

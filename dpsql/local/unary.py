@@ -30,7 +30,7 @@ WIDEST_INTEGER = 63
 
 
 class BitReports(LocalMechanism):
-    """A mechanism whose reports are a bit for each value: those that the report supports."""
+    """A mechanism whose reports have one bit per value, set for the values that the report supports."""
 
     @property
     def width(self) -> int:
@@ -48,14 +48,14 @@ class BitReports(LocalMechanism):
         if packed.ndim != 2 or packed.dtype != np.uint8 or packed.shape[1] != self.width:
             raise ProgrammingError(
                 f"reports are rows of {self.width} bytes, which hold {len(self.domain)} bits",
-                hint="give what perturb() gave: an array of uint8 with one row for each report",
+                hint="pass the output of perturb(): a uint8 array with one row per report",
             )
         spare = 8 * self.width - len(self.domain)
         beyond = int(np.count_nonzero(packed[:, -1] >> (8 - spare))) if spare else 0
         if beyond:
             raise ProgrammingError(
                 f"{beyond:,} of {len(packed):,} reports have bits outside the domain",
-                hint="name the domain and the order of its values as they were when the reports were made",
+                hint="use the same domain, in the same order, as when the reports were made",
             )
         return packed
 

@@ -115,7 +115,7 @@ def together(parts: NDArray[np.float64], places: Places) -> float:
 
 
 def _errors(variances: Variances, parts: NDArray[np.float64], variance_exponent: int) -> NDArray[np.float64]:
-    """The variance of each column. A measure that it does not depend on adds nothing, even with part 0."""
+    """The variance of each column. A measure with weight 0 adds nothing, even if its share is 0."""
     added = np.divide(variances, parts**variance_exponent, out=np.zeros_like(variances), where=variances > 0)
     found: NDArray[np.float64] = added.sum(axis=1)
     return found
@@ -124,7 +124,7 @@ def _errors(variances: Variances, parts: NDArray[np.float64], variance_exponent:
 def _best(costs: NDArray[np.float64], variance_exponent: int, numbers: Numbers) -> NDArray[np.float64]:
     """The parts that minimise the sum of cost / part^k.
 
-    Within a case parts go by the roots of costs, and between bundles by those of what their cases cost in all.
+    Within a case, parts are proportional to roots of costs; between bundles, to roots of their cases' total costs.
     """
     order = variance_exponent + 1
     cases, bundles = numbers

@@ -243,7 +243,7 @@ class _Scene:
 def _side_by_side(rows: Histogram | None, groups: Histogram | None) -> tuple[Numbers, Numbers, Numbers]:
     """Units as shares of all, with their rows in a group and their groups: who has more of one has more of the other.
 
-    The histograms are counted apart, so how they belong together is not known; people who come often visit many
+    The two histograms are separate, so their joint distribution is unknown; frequent visitors usually visit many
     places.
     """
     sides = [_shares(histogram) for histogram in (rows, groups)]

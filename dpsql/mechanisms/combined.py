@@ -106,7 +106,7 @@ class BoxSum(Noise):
 
 @lru_cache(maxsize=64)
 def _spectrum(n: int) -> NDArray[np.complex128]:
-    """Of P[R >= x], R ~ Gamma(n), at all points at which t/w may lie."""
+    """The spectrum of P[R >= x], R ~ Gamma(n), at all possible points t/w."""
     points = np.exp(np.arange(round(LOW / FACTOR), round((HIGH - LEAST) / FACTOR) + 1) * FACTOR)
     return np.fft.rfft(_gamma_tail(n, points), TABLE)
 

@@ -54,7 +54,7 @@ class Proposed:
 
     def __post_init__(self) -> None:
         if self.beta > LARGEST_STD * self.epsilon:
-            raise ValueError("the answer would be nothing but noise")
+            raise ValueError("the answer would be pure noise")
 
     @property
     def noise(self) -> LaplaceNoise:
@@ -72,8 +72,9 @@ class Proposed:
     def note(self) -> str:
         proposal = float(self.beta * self.grid.quantum)
         return (
-            f"noise for a sensitivity of {proposal:g}, if a private test confirms it: more than {self.test.threshold} "
-            "people would have to change before one could move the answer further; else NULL, at half the cost"
+            f"noise for a sensitivity of {proposal:g}, if a private test confirms that more than "
+            f"{self.test.threshold} people would have to change before any one could move the answer further; else "
+            "NULL, at half the cost"
         )
 
     def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -114,7 +115,7 @@ class ProposedQuantile(Proposed):
 def proposed_quantile(statistic: Quantile, terms: Terms) -> ProposedQuantile:
     test, epsilon = _halved(terms)
     if terms.rows * test.limit > MOST_RANKS:
-        raise ValueError(f"a test of more than {MOST_RANKS:,} ranks would be nothing but noise")
+        raise ValueError(f"a test of more than {MOST_RANKS:,} ranks would be pure noise")
     grid = statistic.grid
     around = Around(grid, share(statistic.fraction), terms.rows, test.limit)
     return ProposedQuantile(grid, terms.rows, terms.proposed_steps(grid), test, epsilon, around)
@@ -156,7 +157,7 @@ def proposed_matched(statistic: Matched, terms: Terms) -> ProposedMatched:
         enough = float(matched_moves(statistic, 1, 1).at(test.threshold) * grid.quantum)
         raise ProgrammingError(
             f"propose={float(terms.propose):g} is less than what one person can change on any data",
-            hint=f"propose how much you think it can change, at the very least {enough:g}",
+            hint=f"propose how much you think one person can change it, at the very least {enough:g}",
         )
     return ProposedMatched(grid, terms.rows, beta, test, epsilon, statistic)
 
@@ -188,7 +189,9 @@ class SmoothDraw:
     @property
     def note(self) -> str:
         kind = self.added.kind.__name__
-        return f"{kind} noise in proportion to what one person can change here, so its error depends on the data"
+        return (
+            f"{kind} noise in proportion to what one person can change in this data, so the error depends on the data"
+        )
 
     def found(self, profile: Sequence[NDArray[Any]]) -> Iterable[tuple[Fraction, LocalSensitivity]]:
         raise NotImplementedError
@@ -239,7 +242,7 @@ class SmoothQuantile(SmoothDraw):
 def smooth_quantile(statistic: Quantile, terms: Terms) -> SmoothQuantile:
     added, grid = _noise_for(terms), statistic.grid
     if terms.rows > MOST_RANKS:
-        raise ValueError(f"what a unit with more than {MOST_RANKS:,} rows can do is hidden by nothing but noise")
+        raise ValueError(f"with more than {MOST_RANKS:,} rows per person the answer would be pure noise")
     steps = min(smooth_reach(added.b, grid.low, grid.high), MOST_RANKS // terms.rows)
     return SmoothQuantile(grid, terms.rows, added, Around(grid, share(statistic.fraction), terms.rows, steps))
 
@@ -260,8 +263,8 @@ def smooth_matched(statistic: Matched, terms: Terms) -> SmoothMatched:
         terms.needs_delta()
     if statistic.groups > MOST_GROUPS:
         raise ProgrammingError(
-            f"smooth sensitivity over more than {MOST_GROUPS:,} groups would be nothing but noise",
-            hint='group by less, or use mechanism="ptr" and propose=...',
+            f"smooth sensitivity over more than {MOST_GROUPS:,} groups would be pure noise",
+            hint='group by fewer values, or use mechanism="ptr" and propose=...',
         )
     added = _noise_for(terms, max(statistic.groups, 1))
     return SmoothMatched(statistic.grid, terms.rows, added, statistic)

@@ -37,8 +37,8 @@ class Terms:
     def needs_delta(self) -> None:
         if not self.delta:
             raise ProgrammingError(
-                f'mechanism="{self.mechanism}" needs a delta, and this session has none',
-                hint="connect with delta=1e-6, or name another mechanism",
+                f'mechanism="{self.mechanism}" needs a delta, but this session has none',
+                hint="connect with delta=1e-6, or use another mechanism",
             )
 
     def proposed_steps(self, grid: Grid) -> int:
@@ -95,7 +95,7 @@ class Draw(Protocol):
 
     @property
     def note(self) -> str:
-        """What `explain` and the notes say about its error."""
+        """The statement about its error in `explain` and the notes."""
         ...
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:

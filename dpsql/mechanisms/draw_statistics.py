@@ -49,7 +49,7 @@ class ChosenMode:
     @property
     def note(self) -> str:
         rows = self.choice.shortfall(max(self.size, 1), 0.95)
-        return f"fewer than {rows} rows behind the most frequent value at 95 %"
+        return f"within {rows} rows of the most frequent value at 95 %"
 
     @property
     def work(self) -> int:
@@ -80,7 +80,7 @@ class StableMode:
 
     @property
     def note(self) -> str:
-        return f"exact, if it leads by more than about {self.test.threshold * self.rows} rows; else NULL"
+        return f"exact if it leads by more than about {self.test.threshold * self.rows} rows, else NULL"
 
     @property
     def work(self) -> int:
@@ -133,7 +133,7 @@ class ChosenQuantile:
     @property
     def note(self) -> str:
         error = self.choice.rank_error(0.95)
-        off = f"off by at most {error:,} ranks at 95 %; its error in value depends on the data"
+        off = f"off by at most {error:,} ranks at 95 %; the error in value depends on the data"
         if (depth := self.choice.aim.inside) == 0:
             return off
         # Aimed at the very end it would lie beyond the data as often as not.
@@ -150,7 +150,7 @@ def chosen_quantile(statistic: Quantile, terms: Terms) -> ChosenQuantile:
     else:
         choice = QuantileChoice(share(statistic.fraction), terms.epsilon, terms.rows, low, high)
     if choice.reach > MOST_CHOICES:
-        raise ValueError(f"the answer could be off by {MOST_CHOICES:,} ranks and more")
+        raise ValueError(f"the answer could be off by {MOST_CHOICES:,} ranks or more")
     return ChosenQuantile(choice)
 
 

@@ -93,7 +93,7 @@ def share(p: Fraction) -> QuantileFraction:
     (QuantileFraction(numerator=1, parts=2), QuantileFraction(numerator=1, parts=3))
     """
     if not 0 <= p <= 1:
-        raise ValueError(f"a quantile lies between 0 and 1, unlike {float(p):g}")
+        raise ValueError(f"a quantile must lie between 0 and 1, not {float(p):g}")
     near = p.limit_denominator(MOST_PARTS)
     return QuantileFraction(near.numerator, near.denominator)
 

@@ -69,7 +69,7 @@ class KNormNoise(Noise):
 
 
 def drawn_together(noises: Sequence[Noise], n: int) -> list[NDArray[np.int64]]:
-    """`n` draws of each; those of one box have their radius in common, all others are independent."""
+    """`n` draws of each noise; draws of one box share their radius, all others are independent."""
     boxes: dict[Box, list[int]] = {}
     drawn = [np.zeros(n, dtype=np.int64)] * len(noises)
     for place, noise in enumerate(noises):
@@ -97,7 +97,7 @@ class KNormMechanism(PureMechanism):
 
 
 def coordinate_variance(d: int) -> float:
-    """Of R U."""
+    """The variance of R U."""
     return (d + 1) * (d + 2) / 3
 
 

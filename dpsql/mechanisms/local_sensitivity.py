@@ -138,7 +138,7 @@ class OrderStatistic(LocalSensitivity):
 
     @property
     def reach(self) -> int:
-        """The number of distances k whose values are known."""
+        """The number of distances k with known values."""
         return len(self.values) // (2 * self.rows_per_unit)
 
     def at(self, k: int) -> int:

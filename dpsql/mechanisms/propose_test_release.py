@@ -52,7 +52,7 @@ class StabilityTest:
 
     @property
     def limit(self) -> int:
-        """The largest distance that is told apart; larger ones count as this."""
+        """The cap on the distance; larger distances count as this one."""
         return self.threshold + 1 + self.noise.half_width(1 - Fraction(1, 2**SURE))
 
     @property

@@ -99,6 +99,6 @@ def draw_for(statistic: Statistic, terms: Terms) -> Draw:
         return mechanism.draws[type(statistic)](statistic, terms)
     except ValueError as error:  # no data was read yet: the cost does not fit
         raise ProgrammingError(
-            f"for one statistic and group there is an epsilon of {float(terms.epsilon):.3g}, and {error}",
-            hint="name another epsilon, or another mechanism",
+            f"each statistic in each group gets an epsilon of {float(terms.epsilon):.3g}, so {error}",
+            hint="use another epsilon or mechanism",
         ) from None

@@ -45,7 +45,7 @@ class SmoothNoise:
 
     def __post_init__(self) -> None:
         if self.b < LEAST_B:
-            raise ValueError("smooth sensitivity would be nothing but noise")
+            raise ValueError("smooth sensitivity would be pure noise")
 
     def release(
         self, answer: Fraction, bounds: LocalSensitivity, low: int, high: int, source: Randomness | None = None

@@ -1,4 +1,4 @@
-"""`dpsql check --data`: exact statistics of the rows against the declaration, for the data owner alone.
+"""`dpsql check --data`: exact statistics of the rows against the schema, for the data owner only.
 
 Nothing here is private. It reads what questions will read, before bounds and lists are made true: what is not of its
 type, not on its list or beyond its bounds, and how many rows and groups a person has beside how many count.
@@ -53,8 +53,8 @@ def check_copied(engine: Engine, schema: Schema) -> None:
     if shared:
         raise SchemaError(
             "; ".join(shared),
-            hint="a row that leads to its person over a key needs one that is there once: lead to another column, or "
-            "give the table a column of the person",
+            hint="a key that leads to a person must be unique: refer to another column, or add a column that "
+            "identifies the person",
         )
 
 
@@ -74,9 +74,9 @@ def check_complete(engine: Engine, schema: Schema) -> None:
     if gaps:
         raise SchemaError(
             "; ".join(gaps),
-            hint="write  nullable: true  where a cell may be empty, or hold what is not of its type or values; in text "
-            "files a date is written 2024-01-31 and a number 1234.5: declare what is written otherwise as text; "
-            "dpsql check --data shows the data owner more",
+            hint="write  nullable: true  where a cell may be empty or may not match the declared type or values; "
+            "text files must write dates as 2024-01-31 and numbers as 1234.5, so declare other formats as "
+            "text; dpsql check --data shows the data owner more",
         )
 
 
@@ -109,7 +109,7 @@ KEPT_WHOLE = 0.99
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about the rows of a table, or of one column of it, that its owner may want to mend."""
+    """A finding about the rows of a table or column that its owner may want to fix."""
 
     table: str
     column: str
@@ -163,13 +163,13 @@ class Inspection:
     def _of_nobody(self, scan: Scan, rows: Query) -> Iterator[Finding]:
         whole = self._number(Select((Alias(count(), "_n"),), Source(self.table.name, ROWS)))
         if scan.unit is None:
-            yield self._about("", f"{several(whole, 'row', 'rows')}, about nobody")
+            yield self._about("", f"{several(whole, 'row', 'rows')}, not about people")
             return
         owned = self._number(select([Alias(count(), "_n")], rows))
         people = self._number(select([Alias(AggFunc("count", (Field(UNIT),), distinct=True), "_n")], rows))
         yield self._about("", f"{several(owned, 'row', 'rows')} of {several(people, 'person', 'people')}")
         if whole > owned:
-            of = "the unit is empty, or leads to nobody"
+            of = "the unit is NULL, or leads to no person"
             yield self._about(
                 self.table.unit_column or scan.unit.path[0].column,
                 f"{several(whole - owned, 'row', 'rows')}: {of}",
@@ -177,7 +177,7 @@ class Inspection:
             )
 
     def _shared_keys(self) -> Iterator[Finding]:
-        """Of a database they are refused without a look at its rows, unless a constraint forbids them."""
+        """In a database, shared keys are refused without reading rows, unless a constraint forbids them."""
         for name in sorted(self.schema.link_targets(self.table.name)) if self.engine.copied else ():
             key = Stored(name, ROWS, self.table.columns[name].type)
             numbers = (Alias(count(key), "rows"), Alias(AggFunc("count", (key,), distinct=True), "keys"))
@@ -185,9 +185,9 @@ class Inspection:
             if found["keys"] < found["rows"]:
                 yield self._about(
                     name,
-                    f"{found['rows']:,} rows have {found['keys']:,} different keys, and others lead to their person "
-                    "over it",
-                    "lead to a column that is there once, or give the other table a column of the person",
+                    f"{found['rows']:,} rows have {found['keys']:,} different keys, but another table reaches its "
+                    "person through this key",
+                    "refer to a unique column, or give the other table a column that identifies the person",
                     refused=True,
                 )
 
@@ -233,7 +233,7 @@ class Inspection:
             yield self._about(
                 name,
                 f"{several(lost, 'cell holds', 'cells hold')} no {known.type.name}, and would be NULL",
-                "write dates as 2024-01-31 and numbers as 1234.5 in the file; or declare it as text; or "
+                "write dates as 2024-01-31 and numbers as 1234.5 in the file, or declare the column as text; or "
                 + (may_be_empty if refused else "leave it so"),
                 refused=refused,
             )
@@ -243,7 +243,7 @@ class Inspection:
             yield self._about(
                 name,
                 f"{several(strange, 'value is', 'values are')} not on the list: {self._spellings(part, rows)}",
-                "fix the spelling, or add to  values  what is public; with  nullable: true  the rest is NULL",
+                "fix the spelling, or add public values to  values; with  nullable: true  the rest is NULL",
                 refused=refused,
             )
         for side, bound in (("below", known.low), ("above", known.high)):
@@ -252,7 +252,7 @@ class Inspection:
                     name,
                     f"{several(beyond, 'value', 'values')} of {found['filled']:,} {side} {plain(bound)}, which would "
                     f"count as {plain(bound)}",
-                    "if they are many and ordinary, move the bound",
+                    "if there are many and they are ordinary, move the bound",
                 )
 
     def _spellings(self, part: ScanColumn, rows: Query) -> str:
@@ -275,19 +275,19 @@ class Inspection:
                 yield self._about(
                     self.table.unit_column or "",
                     f"{several(more, 'person has', 'people have')} more than one row",
-                    f"leave  unique: true  out of tables.{self.table.name}",
+                    f"remove  unique: true  from tables.{self.table.name}",
                 )
         elif most != AUTO and (more := sum(people for n, people in having.items() if n > most)):
             lost = sum((n - most) * people for n, people in having.items() if n > most)
             yield self._about(
                 "",
-                f"{_part(more, having)} have more than {several(most, 'row', 'rows')}: of all rows in one group, "
-                f"{lost:,} would not count",
+                f"{_part(more, having)} have more than {several(most, 'row', 'rows')}: if all rows were in one "
+                f"group, {lost:,} would not count",
                 f"max_rows_per_group: {_keeping(having)} would count all rows of 99 % of them",
             )
 
     def _groups_per_person(self, columns: list[ScanColumn], rows: Query) -> Iterator[Finding]:
-        """For every column whose groups are public."""
+        """The number of groups per person, for every column with public groups."""
         most = self.table.contribution.max_groups
         for part in columns if not self.table.unique else []:
             if most == AUTO or part.properties.values is None or len(part.properties.values) <= most:

@@ -25,13 +25,13 @@ KEY = re.compile(r"(?i)(^|_)id$|[a-z]Id$")
 """Names of columns that say which, and of which nobody wants the sum."""
 READ_OTHERWISE = {"true", "false", "null"}
 HEADER = """\
-# What everybody may know about this data. `dpsql init` wrote down names and types. Fill in the rest from what you know
-# about the subject, never by looking at the data. Delete the line of a column that nobody needs: what is not declared
-# does not exist. Where a cell may be empty, write {type: ..., nullable: true}; `dpsql check` counts them.
+# What is public about this data. `dpsql init` filled in names and types. Fill in the rest from what you know about the
+# subject, never by looking at the data. Delete the line of any column that nobody needs; queries see only what is
+# declared. Where a cell may be empty, write {type: ..., nullable: true}; `dpsql check` counts empty cells.
 """
 COUNTS = """\
-# How much of one person counts: in how many groups of a GROUP BY, and how many rows in each. More keeps more of busy
-# people, and needs more noise.
+# How much one person contributes: in how many groups of a GROUP BY they count, and with how many rows in each. Higher
+# limits keep more of the rows of busy people, and need more noise.
 """
 
 
@@ -60,7 +60,7 @@ def schema_text(dataset: str, tables: Mapping[str, Described], chosen: Chosen) -
 
 
 def missing(tables: Mapping[str, Described], chosen: Chosen) -> list[str]:
-    """The paths still to be filled in: without a unit nothing can be asked, without bounds nothing summed.
+    """The entries still to be filled in: queries need a unit, sums need bounds.
 
     A view must be vouched for.
     """
@@ -76,7 +76,7 @@ def missing(tables: Mapping[str, Described], chosen: Chosen) -> list[str]:
 
 
 def measures(table: Described, unit: str | None) -> list[str]:
-    """The columns that may be summed once they have bounds: not those that only say who or which."""
+    """The columns that can be summed once they have bounds; identifiers are excluded."""
     keys = {column for column in table.columns if KEY.search(column)}
     apart = {unit, *table.unique, *table.references, *keys} if unit != PUBLIC else set(table.columns)
     return [column for column, kind in table.columns.items() if column not in apart and _takes_bounds(kind)]
@@ -129,7 +129,7 @@ def _unit_lines(name: str, tables: Mapping[str, Described], chosen: Chosen) -> I
 
 
 def _guess(name: str, tables: Mapping[str, Described], chosen: Chosen) -> str:
-    """A proposal in words: the way over a column that another table has too, or the column that may be a person's."""
+    """A suggestion in words: a path through a shared column, or a column that may identify the person."""
     columns = {other: list(described.columns) for other, described in tables.items()}
     owned = [other for other in tables if _is_owned(other, tables, chosen)]
     units = {other: chosen.units.get(other) for other in owned}
@@ -157,7 +157,7 @@ def _column_lines(name: str, table: Described, chosen: Chosen) -> Iterator[str]:
             why = (
                 f"{kind} columns cannot be used"
                 if declared is None
-                else "a name has no dots, quotes or blanks around it"
+                else "a name cannot contain dots or quotes, or begin or end with a blank"
             )
             yield f"# {shown}: {why}"
         elif (name, column) in chosen.bounds:

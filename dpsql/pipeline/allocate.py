@@ -294,8 +294,8 @@ def _weighed(planned: Planned, weights: Mapping[str, Fraction]) -> Iterator[Want
                 named[output.name] = Wanted(squares, float(weights.get(output.name, 1)))
     for name in weights.keys() - named.keys():
         raise ProgrammingError(
-            f'weights= names "{name}", which is no column of the answer whose error is known',
-            hint=did_you_mean(name, named) or f"these can be weighed: {', '.join(named) or 'none'}",
+            f'weights= names "{name}", which is not a column with a known error',
+            hint=did_you_mean(name, named) or f"columns that can be weighted: {', '.join(named) or 'none'}",
         )
     yield from named.values()
     served = {place for column in named.values() for place in column.squares}

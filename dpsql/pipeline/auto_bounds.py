@@ -231,7 +231,7 @@ CLIPPED = frozenset(name for name, function in AGGREGATES.items() if function.cl
 
 @dataclass(frozen=True)
 class AutoBounds:
-    """The bounds that one release has to find."""
+    """The bounds that a release must find."""
 
     rows: bool = False
     groups: bool = False
@@ -314,11 +314,11 @@ def _is_auto(named: int | str | None, declared: Sequence[int | str]) -> bool:
 def _check_counts(release: TrackedRelease, request: QueryRequest) -> None:
     """Refuses queries that cannot find bounds on rows or groups."""
     if release.across is not None or release.aggregate.reports is not None:
-        raise _not_found(release, "of pairs of people, or of randomised reports,")
+        raise _not_found(release, "for pairs of people or randomised reports,")
     if request.mechanism not in (None, *ADDITIVE):
         raise _not_found(release, f'with mechanism="{request.mechanism}"')
     if request.diagnose:
-        raise _not_found(release, "beside diagnose=True, which is about bounds that are named,")
+        raise _not_found(release, "together with diagnose=True, which needs fixed bounds,")
 
 
 def _not_found(release: TrackedRelease, where: str) -> Unsupported:
@@ -326,7 +326,7 @@ def _not_found(release: TrackedRelease, where: str) -> Unsupported:
     return Unsupported(
         f"bounds on rows and groups cannot be found {where.rstrip(',')}",
         at=calls[0].at if calls else None,
-        hint="name them: max_rows_per_group=4, max_groups=4",
+        hint="set them: max_rows_per_group=4, max_groups=4",
     )
 
 

@@ -210,7 +210,7 @@ class Calibrated:
 
     @property
     def cost_if_refused(self) -> Cost:
-        """The cost if every test refuses."""
+        """The cost if all tests refuse."""
         refund = (part.epsilon for release in self.due for part in release.refusable.values())
         return self._cost_without(sum(refund, Fraction(0)))
 
@@ -296,8 +296,8 @@ def with_noise(planned: Planned, chosen: NoisePlan, reason: str, dataset: str, r
     """`reserved` is the delta of each partition selection and each test."""
     if any(measure.std > LARGEST_STD for release in chosen.measures for measure in release):
         raise ProgrammingError(
-            f"at epsilon {float(planned.request.epsilon):.3g} the answer would be nothing but noise",
-            hint="name a larger epsilon",
+            f"at epsilon {float(planned.request.epsilon):.3g} the answer would be pure noise",
+            hint="use a larger epsilon",
         )
     releases = _releases(planned, chosen, reserved, dataset)
     named = planned.request.mechanism
@@ -402,7 +402,7 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
     draw = draw_for(drawn.statistic, terms)
     if release.domain is not None and release.domain.size * draw.work > MOST_WORK:
         raise ProgrammingError(
-            f"{release.domain.size:,} groups, each with {draw.work:,} numbers to process, are too much work",
-            hint="ask for fewer groups, name a larger epsilon, or count fewer rows per person: max_rows_per_group=1",
+            f"{release.domain.size:,} groups with {draw.work:,} numbers each are too much work",
+            hint="use fewer groups, a larger epsilon, or fewer rows per person: max_rows_per_group=1",
         )
     return drawn, draw

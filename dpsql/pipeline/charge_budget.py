@@ -48,7 +48,7 @@ def charge_budget(calibrated: Calibrated, environment: Environment) -> Charged:
         raise BudgetExhausted(
             refused.requested,
             refused.remaining,
-            hint=f"that is the least for {calibrated.request.accuracy} at 95 %; ask for a wider accuracy=",
+            hint=f"that is the least for {calibrated.request.accuracy} at 95 %; use a wider accuracy=",
         ) from None
     return charged
 

@@ -69,7 +69,7 @@ class NoisyMeasure:
 class NoisePlan:
     """A noise plan: one mechanism for all measures of a query, with the noisy measures and the event of each release.
 
-    It follows from the plan and from how the session counts, and not from what is spent already.
+    It follows from the plan and the session's composition rule, not from what is already spent.
     """
 
     mechanism: str
@@ -118,7 +118,7 @@ def noise_plan_within(
     (`aims`), or what each measure has (`parts`)."""
     kind = ADDITIVE[mechanism]
     if not kind.by_l2 and is_l2_clipped(planned):
-        raise ValueError("what is bounded in L2 alone has Gaussian noise")
+        raise ValueError("measures bounded only in L2 need Gaussian noise")
     delta = curve_delta(planned, filter_) if MECHANISMS[mechanism].needs_delta else Fraction(0)
     allowance = Allowance(measures_epsilon(planned), delta, filter_)
     columns = wanted(planned)
@@ -202,7 +202,7 @@ def coarse(each: int, shift: int, sums: int = 1) -> int:
 
 
 def _drawing(planned: Planned) -> Event:
-    """The event of all statistics, in each group that one unit reaches."""
+    """The event of all statistics, over all groups that one unit can reach."""
     epsilon, named = statistic_epsilon(planned), planned.request.mechanism
     return Composed(
         tuple(
@@ -311,8 +311,8 @@ def reserved_delta(planned: Planned, noise_plan: NoisePlan, budget: Budget) -> F
         reserved = request.delta * RESERVED_SHARE
     if not reserved and selection_count(planned):
         raise ProgrammingError(
-            "the groups are not public, and choosing which to show needs a delta",
-            hint="begin the session with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
+            "the groups are not public, so choosing which to show needs a delta",
+            hint="connect with delta=1e-6, or ask the data owner to declare  values: [...]  for the keys",
         )
     return reserved / uses
 
@@ -340,25 +340,25 @@ def eligible_mechanisms(planned: Planned, filter_: Filter) -> list[str]:
 def _check_l2_clipped(named: str | None, delta: Fraction) -> None:
     if named in ADDITIVE and not ADDITIVE[named].by_l2:
         raise ProgrammingError(
-            f'bounding="l2_clip" bounds the squares of what a unit adds, which is not enough for {named} noise',
-            hint='name "gaussian", or leave bounding= out',
+            f'bounding="l2_clip" bounds a person only in the L2 norm, which is not enough for {named} noise',
+            hint='use "gaussian", or omit bounding=',
         )
     if not delta:
         raise ProgrammingError(
-            'bounding="l2_clip" needs Gaussian noise, which needs a delta, and this session has none',
-            hint="connect with delta=1e-6, or leave bounding= out",
+            'bounding="l2_clip" needs Gaussian noise and so a delta, but this session has none',
+            hint="connect with delta=1e-6, or omit bounding=",
         )
 
 
 def _check_named(named: str, planned: Planned, delta: Fraction) -> None:
     if ADDITIVE[named].boxed and (apart := _drawn_apart(planned)):
         raise ProgrammingError(
-            f"{named} noise is drawn for all measures of a group at once, and {apart}",
-            hint=f"use {PURE[0].capitalize()}, or name no mechanism",
+            f"{named} noise is drawn for all measures of a group at once, but {apart}",
+            hint=f"use {PURE[0].capitalize()}, or omit mechanism=",
         )
     if MECHANISMS[named].needs_delta and not delta:
         raise ProgrammingError(
-            f"{named.capitalize()} noise needs a delta, and this session has none",
+            f"{named.capitalize()} noise needs a delta, but this session has none",
             hint=f"connect with delta=1e-6, or use {PURE[0].capitalize()}",
         )
 
@@ -367,9 +367,9 @@ def _drawn_apart(planned: Planned) -> str | None:
     """Why one of the measures is drawn before the others, if it is."""
     releases = [one.release for one in planned.releases]
     if any(release.selecting for release in releases):
-        return "here a count comes first, which chooses the groups that are shown"
+        return "here a count must come first, to choose the groups that are shown"
     if any(answer.test for release in releases for answer in release.answers):
-        return "here a test comes first, without which the rest is not paid for"
+        return "here a private test must come first, because the rest is charged only if it passes"
     return None
 
 

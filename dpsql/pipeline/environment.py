@@ -101,8 +101,8 @@ class Environment:
         """DuckDB's threads do not survive a fork: in a child it would wait for them for ever."""
         if self.process != os.getpid():
             raise InterfaceError(
-                "this connection was opened by the process that this one was forked from",
-                hint="connect in this process; an account in a file is found again",
+                "this connection was opened before this process was forked",
+                hint="connect in this process; an account in a file carries over",
             )
 
 
@@ -121,7 +121,7 @@ class EnginePublicRows:
     def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
         public = {table.name for table in self._schema.tables.values() if table.is_public}
         if not tables_read(query) <= public | {table.name for table in lists}:
-            raise InternalError("rows of people would have been read before the charge")
+            raise InternalError("people's rows would have been read before the charge")
         try:
             return int(self._engine.run_public(self._engine.render(with_adaptive(lists, query)))["n"][0])
         except Exception as problem:

@@ -256,7 +256,7 @@ def _as_they_are(table: CountedResponses, environment: Environment) -> Columns:
 
 
 def _check_reports(reports: RandomizedResponses, columns: Columns) -> None:
-    """Whatever stands in the column was reported, and estimates would be wrong by all that was not."""
+    """Checks that all values are possible reports; any other value would bias the estimates."""
     rows = np.asarray(columns["rows"], dtype=np.int64)
     for report, column in zip(reports.columns, _report_columns(reports, columns), strict=True):
         outside = int(rows[~is_report(declared_mechanism(report.collected), column)].sum())
@@ -273,7 +273,7 @@ def _report_columns(reports: RandomizedResponses, columns: Columns) -> list[NDAr
 
 
 def _own_keys(reports: RandomizedResponses) -> int:
-    """How many keys of the release are no reports; they come first."""
+    """The number of keys that are not reports; they come first."""
     return sum(isinstance(key, int) for key in reports.keys)
 
 

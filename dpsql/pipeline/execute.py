@@ -149,8 +149,8 @@ def _failed(charged: Charged) -> Noisy:
 
 def _timed_out(seconds: float | None) -> QueryTimeout:
     return QueryTimeout(
-        f"the question was stopped after {seconds:g} seconds; the charge stands",
-        hint="ask for less: fewer joins, fewer groups; or ask the data owner for a longer timeout=",
+        f"the query was stopped after {seconds:g} seconds; the charge stands",
+        hint="simplify the query (fewer joins, fewer groups), or ask the data owner for a longer timeout=",
     )
 
 
@@ -169,8 +169,8 @@ def _mark(charge: Entry, noisy: Noisy, environment: Environment) -> None:
 if TYPE_CHECKING:
     Columns = Mapping[str, np.ndarray]
 
-ANSWER_KEPT = "the answer is kept: ask again when the table can be read, and it is free"
-CHARGE_STANDS = "ask again when the table can be read; the charge stands, since a part of the question was answered"
+ANSWER_KEPT = "the answer is stored; repeat the query when the table can be read, which is free"
+CHARGE_STANDS = "repeat the query when the table can be read; the charge stands, because part of the query was answered"
 
 
 def run_rounds(charged: Charged, environment: Environment) -> Noisy:
@@ -265,7 +265,7 @@ def _check_matches(met: tuple[Query, ...], answers: list[AdaptiveTable], environ
     if any(public.number(query, answers) > MOST_COPIES for query in met):
         raise OperationalError(
             f"a row would be joined with more than {MOST_COPIES} rows of the subquery's answer",
-            hint="join it by a unique key, or write its rows into the query; the charge stands",
+            hint="join on a unique key, or write the rows into the query; the charge stands",
         )
 
 

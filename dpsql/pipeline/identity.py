@@ -1,4 +1,4 @@
-"""The identity of a release: what was asked, and not how it is written. A stored answer is found by it.
+"""The identity of a release: its meaning, not its wording. Stored answers are found by it.
 
 It is a description of the frozen dataclasses that a release is planned as, field by field. Every field is in it, but
 for those in LEFT_OUT, each of which has its reason: what is new is told apart until somebody has shown that it need not
@@ -155,7 +155,7 @@ def _with_what_it_reads(planned: Planned, number: int, before: Mapping[int, str]
 
 
 def _answer_read(part: PlannedAdaptiveSubquery, planned: Planned, before: Mapping[int, str]) -> str:
-    """Which releases it is made of, and what of their columns."""
+    """The releases that it reads, and which of their columns."""
     made = [(before[number], repr(planned.releases[number].post_processing_table.columns)) for number in part.releases]
     return fields_described(part, SAME, releases=described(made, SAME))
 
@@ -245,7 +245,7 @@ def listed(parts: Iterable[str]) -> str:
 
 
 def in_order(parts: Iterable[str]) -> str:
-    """Each once, in an order that follows from what they are."""
+    """The distinct items, in an order determined by their content."""
     return listed(sorted(set(parts)))
 
 

@@ -182,18 +182,18 @@ def _l2_clipped_to(release: TrackedRelease, request: QueryRequest, groups: int) 
         return None
     reasons = {
         "the groups are not public": release.domain is None,
-        "totals add up what one unit has in several groups": bool(aggregate.totals),
-        "groups are shown by their number of units": request.min_units is not None,
-        "a clip is tested by the number of units beyond it": request.propose is not None,
-        "what bounding leaves out is asked for": request.diagnose,
-        "the number of groups is found by the question": counts_auto_bounds(release.scans, request)[1],
+        "totals add up one person's values from several groups": bool(aggregate.totals),
+        "groups are selected by their number of people": request.min_units is not None,
+        "a private test counts the people who exceed the proposal": request.propose is not None,
+        "diagnose= measures what bounding leaves out": request.diagnose,
+        "the query finds max_groups itself": counts_auto_bounds(release.scans, request)[1],
         "reports are counted": aggregate.reports is not None,
     }
     for reason in (reason for reason, holds in reasons.items() if holds):
         raise Unsupported(
-            f'bounding="l2_clip" cannot be asked for here: {reason}',
+            f'bounding="l2_clip" is not available here: {reason}',
             at=aggregate.calls[0].at if aggregate.calls else None,
-            hint="leave bounding= out: then max_groups groups per person count",
+            hint="omit bounding=; then max_groups groups per person count",
         )
     assert release.domain is not None
     return (groups, release.domain.size) if release.domain.size > groups else None
@@ -287,9 +287,9 @@ def _matched(release: TrackedRelease, across: CrossUnitJoin, request: QueryReque
         raise different_units(across.same_unit, across.at, otherwise)
     if release.domain is None or request.min_units is not None or release.aggregate.totals:
         raise Unsupported(
-            "totals over people joined with others need public groups",
+            "totals over joins across people need public groups",
             at=across.at,
-            hint="group by columns with declared values, or not at all, and without ROLLUP",
+            hint="group by columns with declared values or not at all, and omit ROLLUP",
         )
     sides = zip((across.left, across.right), release.rows_per_unit, strict=True)
     rows = tuple(_rows_of(side, most, request) for side, most in sides)
@@ -300,7 +300,7 @@ def _matched(release: TrackedRelease, across: CrossUnitJoin, request: QueryReque
 
 
 def _rows_of(relation: Relation, most: int | None, request: QueryRequest) -> int:
-    """The most rows that one unit may have on one side."""
+    """The maximum number of rows of one unit on one side."""
     if one_row_per_unit(relation):
         return 1
     groups, rows = contribution_bounds([scan for scan in scans_of(relation) if scan.unit is not None], most, request)
@@ -318,9 +318,9 @@ def _check_reports(release: TrackedRelease, request: QueryRequest) -> None:
         )
     if request.min_units is not None or request.mechanism not in (None, *ADDITIVE):
         raise Unsupported(
-            "counts of randomised reports can have Laplace or Gaussian noise, and none can be left out",
+            "counts of randomised reports need Laplace or Gaussian noise, and all of them are shown",
             at=at,
-            hint="leave out the mechanism and min_privacy_units_per_group",
+            hint="omit mechanism= and min_privacy_units_per_group",
         )
 
 
@@ -336,7 +336,7 @@ def _check_mechanism(request: QueryRequest, releases: tuple[Release, ...]) -> No
         raise Unsupported(
             f'mechanism="{named}" does not fit this query',
             at=releases[0].aggregate.calls[0].at if releases[0].aggregate.calls else None,
-            hint=f"use {' or '.join(sorted(fitting))}, or name none",
+            hint=f"use {' or '.join(sorted(fitting))}, or omit it",
         )
 
 
@@ -344,17 +344,17 @@ def _check_clauses(request: QueryRequest, releases: tuple[Release, ...]) -> None
     """Refuses what several options clauses in one query do not support."""
     if request.clauses and any(release.aggregate.is_auxiliary for release in releases):
         raise Unsupported(
-            "bounds that are to be found, and diagnose=, are for questions with one options clause",
+            '"auto" bounds and diagnose= need a query with a single options clause',
             at=request.clauses[0].options.at,
-            hint="name the bounds: max_groups_contributed = 3, max_rows_contributed = 5",
+            hint="set the bounds: max_groups_contributed = 3, max_rows_contributed = 5",
         )
     for number, clause in enumerate(request.clauses):
         own = [release for release in releases if release.aggregate.clause == number]
         if any(release.statistics for release in own) or not any(release.measures for release in own):
             raise Unsupported(
-                "several options clauses can be given for counts, sums and averages",
+                "several options clauses are supported only for counts, sums and averages",
                 at=clause.options.at,
-                hint="ask for medians, modes and lists of keys in questions of their own",
+                hint="query medians, modes and lists of keys separately",
             )
 
 
@@ -362,16 +362,16 @@ def _check_totals(release: TrackedRelease, answers: tuple[Answer, ...], parts: l
     """Refuses ROLLUP and CUBE of aggregates that are not sums over groups."""
     if not release.aggregate.totals or not release.aggregate.calls:
         return
-    hint = "ask for the totals in a query of their own, without ROLLUP"
+    hint = "query the totals separately, without ROLLUP"
     at = release.aggregate.calls[0].at
     if any(isinstance(part, Statistic) for part in parts):
-        raise Unsupported("the median, the mode or the MIN of a total is no sum of its groups", at=at, hint=hint)
+        raise Unsupported("a total's median, mode or MIN is not the sum of its groups'", at=at, hint=hint)
     if any(answer.test for answer in answers):
         raise Unsupported("a total has no value where the test refuses one of its groups", at=at, hint=hint)
     counted_apart = (OverDistinct,) if release.rows_per_unit == (1,) else (OverDistinct, CountUnits, CountUnitsWith)
     if any(isinstance(part, counted_apart) for part in parts):
         raise Unsupported(
-            "COUNT(DISTINCT ...) cannot have totals: who is in several groups would be counted several times",
+            "COUNT(DISTINCT ...) has no totals: anyone in several groups would be counted several times",
             at=at,
             hint=hint,
         )
@@ -382,7 +382,7 @@ def _check_least_units(release: TrackedRelease, request: QueryRequest, groups: i
         raise Unsupported(
             "a minimum number of people does not work with totals, which would count a person once for each group",
             at=release.aggregate.calls[0].at if release.aggregate.calls else None,
-            hint="ask for the totals in a query of their own, without ROLLUP",
+            hint="query the totals separately, without ROLLUP",
         )
 
 
@@ -396,15 +396,16 @@ def _aggregator(call: AggregateCall) -> Aggregator:
         return AGGREGATES[call.name].answer
     if call.name in ("BOOL_OR", "BOOL_AND"):
         raise Unsupported(
-            f"{call.name} over many people cannot be asked: one person can turn it, so an answer would be a coin toss",
+            f"{call.name} over many people is not supported: one person can flip it, so the answer would be a coin "
+            "toss",
             at=call.at,
-            hint="count those who do (or do not): COUNT_IF(...), and look at its error bar",
+            hint="count them instead: COUNT_IF(...), and look at its error bar",
         )
     raise Unsupported(
-        f"{call.name} over many people cannot be asked",
+        f"{call.name} over many people is not supported",
         at=call.at,
         hint=f"write  {INSTEAD.get(call.name, 'COUNT, SUM or AVG')}; "
-        f"{call.name} can be taken within one unit (GROUP BY the unit)",
+        f"{call.name} is supported within one person (GROUP BY the unit)",
     )
 
 
@@ -422,7 +423,7 @@ def _lines(release: Release) -> Iterator[str]:
         yield f"         one person moves a group by {one}, all groups together by {every}"
     yield from (f"drawn    {part.column} = {format_statistic(part.statistic)}" for part in release.statistics)
     for call, answer in zip(release.aggregate.calls, release.answers, strict=True):
-        tested = "" if answer.test is None else f", unless {answer.test.exceeding} finds too many people beyond it"
+        tested = "" if answer.test is None else f", unless {answer.test.exceeding} finds too many people who exceed it"
         yield f"answer   {format_call(call)} = {format_answer(answer)}{tested}"
     if release.partition_selection is not None:
         yield f"groups   selected by {release.partition_selection}"

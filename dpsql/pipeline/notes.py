@@ -65,7 +65,7 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     yield from _may_bias(release)
     if calibrated.threshold is not None:
         # Totals by ROLLUP are measured, and of everybody.
-        over = "" if release.levels else ", and calculations over all groups omit them"
+        over = "" if release.levels else ", and calculations over all groups leave them out"
         yield f"groups of fewer than about {calibrated.threshold:,} people are not shown{over}"
 
 
@@ -106,7 +106,7 @@ def _may_bias(release: Release) -> Iterator[str]:
             yield _scaled(release.groups) if scaled else _at_most(release.groups, "group") + few
     for argument, ends in release.presumed:
         what, (low, high) = format_clipped(argument), map(format_value, range_of(ends))
-        instead = f"write LEAST({what}, ...) for another bound"
+        instead = f"write LEAST({what}, ...) to choose another bound"
         yield f"{what} is clamped to [{low}, {high}], from max_rows_per_group; {instead}"
 
 
@@ -132,7 +132,7 @@ def _in_parts(most: int) -> str:
 
 
 def _scaled(groups: int) -> str:
-    return f"anyone in n > {groups:,} groups is scaled down to sqrt({groups:,} / n) in each of them"
+    return f"anyone in n > {groups:,} groups counts sqrt({groups:,} / n) in each of them"
 
 
 def _at_most(number: int, what: str, where: str = "") -> str:
@@ -156,7 +156,7 @@ def _left_out(release: Release) -> Iterator[str]:
 def constant_note(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
     """The intervals of a release that reads a noisy answer cover its own noise only."""
     if any(part.releases for release in releases for part in release.planned.adaptive):
-        yield "± does not include the noise in the answer of the subquery"
+        yield "± does not include the noise of the subquery's answer"
 
 
 def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
@@ -170,7 +170,7 @@ def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
             continue  # all columns count the same parts of the same rows
         sides = [{name for name, _ in side.weights} for side in (output.estimate.above, output.estimate.below)]
         if sides[0] != sides[1] and _bounds_rows(release) and _counts_values(release, sides[0] | sides[1]):
-            why = "because its two sides are bounded separately"
+            why = "because numerator and denominator are bounded separately"
             more = f"anyone has more than {several(max(release.rows, release.light_rows or 0), 'row', 'rows')}"
             instead = next(_summed(release, sides[0]), "condition")
             yield f'"{output.name}" is biased if {more}, {why}; AVG({instead}) is not'
@@ -194,7 +194,7 @@ def found_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
     for release in releases:
         found = ", ".join(_found(release))
         if found:
-            yield f"bounds found for {float(AUTO_BOUNDS):.0%} of the cost: {found}"
+            yield f"bounds found with {float(AUTO_BOUNDS):.0%} of the cost: {found}"
 
 
 def _found(release: CalibratedRelease) -> Iterator[str]:
@@ -242,10 +242,10 @@ def _lost(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
     ends = (*diagnosis.bins, 2 * diagnosis.bins[-1])
     rows = sum(count * (low + 1 + high) / 2 for count, low, high in zip(units[1:], ends, ends[1:], strict=False))
     if not any(units[1:]):
-        yield f"bounding left out next to nothing ({float(DIAGNOSING):.0%} of the cost paid for this estimate)"
+        yield f"bounding left out almost nothing (this estimate took {float(DIAGNOSING):.0%} of the cost)"
     else:
         about = f"about {rows:,.0f} rows of {sum(units[1:]):,} people"
-        yield f"bounding left out {about} ({float(DIAGNOSING):.0%} of the cost paid for this estimate)"
+        yield f"bounding left out {about} (this estimate took {float(DIAGNOSING):.0%} of the cost)"
 
 
 def _fitting(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
@@ -279,7 +279,7 @@ def lost_note(outputs: Sequence[Output]) -> Iterator[str]:
     names = [f'"{output.name}"' for output in outputs if output.lost]
     if names:
         twice = len({output.name.lower() for output in outputs}) < len(outputs)
-        why = " because columns have the same name: rename them with AS" if twice else ""
+        why = " because two columns have the same name; rename one with AS" if twice else ""
         yield f"{', '.join(names)}: the error is unknown{why}"
 
 

@@ -57,12 +57,12 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 DANGLING = re.compile(r"(?i)\b(WHERE|AND|OR|NOT|BY|FROM|SELECT|HAVING|ON|JOIN|LIMIT|IN|LIKE|BETWEEN|SET)\s*;?\s*$")
 HABITS = (
-    (r"`", "a name is quoted with double quotes, a text with single quotes"),
+    (r"`", "names take double quotes, text takes single quotes"),
     (r"(?i)\bTOP\s+\d+", "write LIMIT 10 at the end of the query"),
     (r"(?i)\bBETWEEN\s+\S+\s+TO\b", "write BETWEEN 10 AND 20"),
     (r"(?i)\b(GROUP|ORDER)\s+(?!BY\b)\w", "write GROUP BY and ORDER BY"),
     (r"\d,\d{3}\b", "write numbers without commas: 1000"),
-    (r"%s|%\(\w+\)s", "write ? in place of a value, and give the values in order"),
+    (r"%s|%\(\w+\)s", "write ? for each value, and pass the values in order"),
     (r"(?i)\bCOUNT\s+\*", "write COUNT(*)"),
     (r"(?i)\bEXPLAIN\s+ANALYZE|^\s*ANALYZE\b", "write EXPLAIN alone: it is free, and reads no data"),
     (r"=<", "write <="),
@@ -70,7 +70,7 @@ HABITS = (
     (r"&&", "write AND"),
     (r"(?i)\bELSE\s*IF\b|\bELSEIF\b", "write CASE WHEN a THEN 1 WHEN b THEN 2 ELSE 3 END"),
 )
-OTHERWISE = "check the words before and at the mark"
+OTHERWISE = "check the words at and before the mark"
 
 
 def syntax_hint(sql: str, mark: int) -> str:
@@ -78,7 +78,7 @@ def syntax_hint(sql: str, mark: int) -> str:
     >>> syntax_hint("SELEC COUNT(*) FROM visits", 11)
     'did you mean SELECT instead of SELEC?'
     >>> syntax_hint("SELECT COUNT(* FROM visits", 15)
-    'a parenthesis is not closed'
+    'a parenthesis is never closed'
     """
     bare = QUOTED.sub(lambda found: " " * len(found[0]), sql)
     return (
@@ -107,8 +107,8 @@ def _habit(sql: str) -> str | None:
 def _bracket(sql: str) -> str | None:
     missing = sql.count("(") - sql.count(")")
     if missing > 0:
-        return "a parenthesis is not closed"
-    return "there is a closing parenthesis too many" if missing < 0 else None
+        return "a parenthesis is never closed"
+    return "there is one closing parenthesis too many" if missing < 0 else None
 
 
 def _dangling(sql: str) -> str | None:
@@ -170,14 +170,16 @@ def _one_query(request: QueryRequest, public: PublicEnvironment) -> tuple[exp.Qu
     sql = request.sql
     check_text(sql)
     if len(sql) > LONGEST_QUERY:
-        raise SqlSyntaxError(f"the query is longer than {LONGEST_QUERY:,} characters", hint="ask it in several queries")
+        raise SqlSyntaxError(
+            f"the query is longer than {LONGEST_QUERY:,} characters", hint="split it into several queries"
+        )
     found, clauses = _statements(request)
     statements = [statement for statement in found if statement is not None]
     if not statements:
         raise SqlSyntaxError("the query is empty", hint="write one, such as SELECT COUNT(*) FROM a_table")
     if len(statements) > 1:
         raise SqlSyntaxError(
-            f"there are {len(statements)} statements, and one can be asked at a time", hint="ask them one by one"
+            f"there are {len(statements)} statements, but only one can run at a time", hint="run them one by one"
         )
     tree = unpivoted(statements[0], sql, lambda table, name: pivoted_values(table, name, public.schema))
     if not isinstance(tree, exp.Query):
@@ -188,33 +190,33 @@ def _one_query(request: QueryRequest, public: PublicEnvironment) -> tuple[exp.Qu
 def no_question(tree: exp.Expr) -> SqlSyntaxError | Unsupported:
     """The refusal of a statement that is not a query."""
     if isinstance(tree, exp.Column | exp.Placeholder | exp.Literal | exp.Alias):
-        return SqlSyntaxError("this is not a question", hint="write one, such as  SELECT COUNT(*) FROM a_table")
+        return SqlSyntaxError("this is not a query", hint="write one, such as  SELECT COUNT(*) FROM a_table")
     word = tree.this if isinstance(tree, exp.Command) else STATEMENTS.get(type(tree), tree.key)
     if isinstance(tree, exp.Pivot):
-        return Unsupported("PIVOT cannot be asked", hint="write a column for each: COUNT_IF(x = 'a') AS a")
+        return Unsupported("PIVOT is not supported", hint="write a column for each: COUNT_IF(x = 'a') AS a")
     if isinstance(tree, exp.Summarize):
         return Unsupported(
-            "SUMMARIZE cannot be asked",
-            hint="DESCRIBE a_table lists its columns; ask for COUNT, AVG, MIN, MAX and STDDEV of those you need",
+            "SUMMARIZE is not supported",
+            hint="DESCRIBE a_table lists its columns; query COUNT, AVG, MIN, MAX and STDDEV of those you need",
         )
     if isinstance(tree, exp.Describe | exp.Show | exp.Use | exp.Pragma) or str(word).upper() == "SHOW":
         return Unsupported(
-            f"{str(word).upper()} cannot be asked",
-            hint="SHOW TABLES lists what can be, DESCRIBE a_table the columns of a table",
+            f"{str(word).upper()} is not supported",
+            hint="SHOW TABLES lists the tables, DESCRIBE a_table the columns of one",
         )
     return Unsupported(
-        f"{str(word).upper()} cannot be asked: dpsql only answers questions",
-        hint="write a SELECT; the data itself is changed with the database's own tools",
+        f"{str(word).upper()} is not supported: dpsql only answers queries",
+        hint="write a SELECT; to change data, use the database's own tools",
     )
 
 
 def _check_size(parts: Sequence[exp.Expr]) -> None:
     """Counts the nodes and their depth; the links of a chain (a AND b AND c) count as one level."""
     if len(parts) > MOST_NODES:
-        raise SqlSyntaxError(f"the query has more than {MOST_NODES:,} words", hint="ask it in several queries")
+        raise SqlSyntaxError(f"the query has more than {MOST_NODES:,} words", hint="split it into several queries")
     if len(of_kinds(parts, exp.Select)) > MOST_QUERIES:
         raise SqlSyntaxError(
-            f"there are more than {MOST_QUERIES} SELECTs", hint="name a subquery that is used twice: WITH q AS (...)"
+            f"there are more than {MOST_QUERIES} SELECTs", hint="name a subquery that you use twice: WITH q AS (...)"
         )
     depths: dict[int, int] = {}
     for node in parts:  # what a node stands in comes first
@@ -231,13 +233,13 @@ def _check_size(parts: Sequence[exp.Expr]) -> None:
     if any(len(node.expressions) > LONGEST_LIST for node in of_kinds(parts, exp.In, exp.Values)):
         raise SqlSyntaxError(
             f"a list has more than {LONGEST_LIST:,} values",
-            hint="let them be a public table, and write IN (SELECT x FROM it)",
+            hint="put them in a public table, and write IN (SELECT x FROM that_table)",
         )
 
 
 def _check_groups(parts: Sequence[exp.Expr]) -> None:
     if any(not any(group.args.values()) for group in of_kinds(parts, exp.Group)):
-        raise SqlSyntaxError("nothing follows GROUP BY", hint="name a key, or leave GROUP BY out")
+        raise SqlSyntaxError("nothing follows GROUP BY", hint="name a key, or omit GROUP BY")
 
 
 def _check_aliases(parts: Sequence[exp.Expr]) -> None:
@@ -252,7 +254,7 @@ def _check_aliases(parts: Sequence[exp.Expr]) -> None:
             if inherited > MOST_PARTS:
                 raise SqlSyntaxError(
                     f"an alias expands to more than {MOST_PARTS:,} functions and operators",
-                    hint="each use of an alias counts with its whole expression: compute it in a subquery first",
+                    hint="each use of an alias counts its whole expression; compute it in a subquery first",
                 )
             if item.alias:
                 sizes[item.alias.lower()] = len(names) + inherited
@@ -263,7 +265,7 @@ def _is_link(node: exp.Expr) -> bool:
 
 
 def too_deep() -> SqlSyntaxError:
-    return SqlSyntaxError("the query is nested too deeply", hint="use WITH to name its parts, or IN for long lists")
+    return SqlSyntaxError("the query is nested too deeply", hint="name its parts with WITH, or use IN for long lists")
 
 
 def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple[SqlOptions, ...]]:
@@ -283,13 +285,13 @@ def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple
     except ParseError as error:
         problem = _syntax_error(sql, error)
     except TokenError:
-        problem = SqlSyntaxError("the text ends inside a quoted piece or comment", hint="close the quotes")
+        problem = SqlSyntaxError("the query ends inside a quoted string or a comment", hint="close the quotes")
     except RecursionError:
         problem = too_deep()
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         # The parser's own words for functions of other databases take it for granted that all arguments are there.
         problem = SqlSyntaxError(
-            "a function has other arguments than it takes", hint="look at the functions of the query, one by one"
+            "a function has the wrong arguments", hint="check the functions of the query one by one"
         )
     raise problem
 
@@ -303,7 +305,7 @@ def _check_arguments(parts: Sequence[exp.Expr], sql: str) -> None:
             raise SqlSyntaxError(
                 f"{spoken_name(node, place)} has too few arguments",
                 at=place,
-                hint="docs/sql.md says what functions take",
+                hint="docs/sql.md lists the arguments of each function",
             )
 
 
@@ -324,14 +326,14 @@ def _check_units(tokens: Sequence[Token], sql: str) -> None:
         bare = unit.token_type is not TokenType.STRING and comma.token_type is TokenType.COMMA
         if called and bare and unit.text.isidentifier():
             raise Unsupported(
-                f"the unit of {name.text.upper()} is a constant text",
+                f"the unit of {name.text.upper()} must be a constant string",
                 at=Place(sql, unit.start, unit.end),
                 hint=f"write {name.text.upper()}('{unit.text.lower()}', ...)",
             )
 
 
 def _is_plain_list(tokens: Sequence[Token]) -> bool:
-    """Whether only literals stand between here and the closing bracket."""
+    """Whether only literals follow up to the closing bracket."""
     inside = takewhile(lambda token: token.token_type is not TokenType.R_BRACKET, tokens)
     return all(
         token.token_type in (TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.DASH) for token in inside
@@ -360,11 +362,13 @@ def _line_start(sql: str, line: int) -> int:
 
 
 def _check_fetch(parts: Sequence[exp.Expr]) -> None:
-    """DuckDB's SQL has no words for these, so they would get lost on the way to it."""
+    """DuckDB's SQL cannot express these, so they would silently get lost."""
     for fetch in of_kinds(parts, exp.Fetch):
         options = fetch.args.get("limit_options")
         if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-            raise Unsupported("FETCH takes a number of rows, without PERCENT or WITH TIES", hint="write LIMIT 10")
+            raise Unsupported(
+                "FETCH takes a number of rows; PERCENT and WITH TIES are not supported", hint="write LIMIT 10"
+            )
 
 
 def _check_numbers(parts: Sequence[exp.Expr], sql: str) -> None:
@@ -376,4 +380,4 @@ def _check_numbers(parts: Sequence[exp.Expr], sql: str) -> None:
         if node.this[-1:].lower() == "e":
             raise SqlSyntaxError("the number ends before its exponent", at=place, hint="write 4e2, or 400")
         if len(node.this) > LONGEST_NUMBER or math.isinf(float(node.this)):
-            raise SqlSyntaxError("the number is too large", at=place, hint="write one below 1e308")
+            raise SqlSyntaxError("the number is too large", at=place, hint="use one below 1e308")

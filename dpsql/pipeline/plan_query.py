@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CountedResponses:
-    """Randomised reports that are counted as they are, and what the post-processing reads of them: estimates."""
+    """Randomised reports that are counted exactly, and the estimates that the post-processing reads."""
 
     name: str
     aggregate: Aggregate
@@ -142,17 +142,17 @@ def _with_error(output: Output, kind: str, made: Made, *, chosen: bool) -> Outpu
 
 
 def plain_rows(columns: Iterable[str]) -> NoisyRows:
-    """Of a public table."""
+    """The columns of a public table."""
     return NoisyRows(tuple((name, PLAIN) for name in columns))
 
 
 def reported_rows(columns: Iterable[str]) -> NoisyRows:
-    """Of answers that were estimated from randomised reports: what is computed from those is lost."""
+    """The columns estimated from randomised reports; errors of values computed from them are unknown."""
     return NoisyRows(tuple((name, LOST if name.startswith("_a") else PLAIN) for name in columns))
 
 
 def noisy_rows(columns: Iterable[str], release: Release) -> NoisyRows:
-    """Of a release: its answers are noisy, its keys are not."""
+    """The columns of a release: its answers are noisy, its keys are not."""
     measures, by_row = {part.column for part in release.measures}, bool(release.levels)
     made = {
         f"_a{number}": Made(Kind.NOISY, f"_a{number}{MARK}", by_row) if _is_of(answer, measures) else LOST
@@ -162,7 +162,7 @@ def noisy_rows(columns: Iterable[str], release: Release) -> NoisyRows:
 
 
 def _is_of(answer: Answer, measures: set[str]) -> bool:
-    """Whether it is made of measures alone, whose noise everybody knows."""
+    """Whether it is computed from measures only, whose noise is public."""
     match answer.estimate:
         case Linear():
             parts: tuple[Linear, ...] = (answer.estimate,)
@@ -263,7 +263,7 @@ class PlannedRelease:
 
     @cached_property
     def post_processing_table(self) -> PostProcessingTable:
-        """What the post-processing reads: keys, aggregates made of measures and statistics, and these themselves."""
+        """The post-processing's input: keys, measures, statistics, and the aggregates computed from them."""
         if self.reports is not None:
             return estimates_table(self.name, self.reports)
         keys = {name: type_name(kind) for name, kind in self.release.keys}
@@ -375,8 +375,8 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     asked = tuple(release.shown for release in releases), tuple(table.sql for table in read)
     if not all(map(public.can_run, asked[0])):
         raise Unsupported(
-            "the database does not understand what this would ask of it, so nothing was asked or charged",
-            hint="write it in another way; `dpsql explain` shows the SQL on other databases. Please report it",
+            "the database does not accept the SQL for this query; nothing was run or charged",
+            hint="rephrase the query; `dpsql explain` shows the SQL on other databases. Please report this",
         )
     tables = [release.post_processing_table for release in releases] + [table.post_processing_table for table in read]
     above = copied(post_processing)
@@ -478,7 +478,7 @@ def _estimates(release: Release) -> dict[str, Estimate]:
 
 
 def _smooth(item: exp.Expr, release: Release) -> SmoothFunction | None:
-    """The error of a variance and its kin, where it stands for itself."""
+    """The error of a variance or similar statistic, if the column is that statistic itself."""
     column = item.unalias()
     for number, answer in enumerate(release.answers if not release.aggregate.totals else ()):
         if isinstance(answer.estimate, Formula) and isinstance(column, exp.Column) and column.name == f"_a{number}":
@@ -494,7 +494,7 @@ def _interval_ends(post_processing: exp.Query, measured: Measured) -> list[tuple
         number = _release_below(select) if select is not None else None
         if number is None or measured.releases[number].aggregate.reports is not None:
             raise Unsupported(
-                f"{node.name} cannot be asked of estimates from randomised reports", hint="intervals() gives their ends"
+                f"{node.name} is not supported on estimates from randomised reports", hint="use intervals() instead"
             )
         estimate = estimate_of(node.expressions[0], _estimates(measured.releases[number]))
         assert not isinstance(estimate, Reported)

@@ -204,7 +204,7 @@ def _redrawn(part: Released, source: RepeatableRandomness) -> dict[str, np.ndarr
 
 
 def post_process(estimated: Estimated, environment: Environment) -> Result:
-    """Runs the query's own SQL over the noisy tables, and says how exact each column is."""
+    """Runs the query's outer SQL over the noisy tables, and derives the error of each column."""
     noisy = estimated.noisy
     calibrated = noisy.charged.calibrated
     if noisy.has_failed:
@@ -322,11 +322,13 @@ def _sealed(ledger: Ledger) -> SealedExecutionError:
     if ledger.on_failure == "warn":
         return SealedExecutionError(
             "the database could not run the query; the charge stands, and the failure is outside the guarantee",
-            hint="find out why with the SQL that explain() shows, before asking more: it may depend on one person",
+            hint="before you query further, find out why with the SQL that explain() shows: the cause may be one "
+            "person's row",
         )
     return SealedExecutionError(
         "the database could not run the query; the charge stands, and the account is suspended",
-        hint=f"the data owner can run the SQL that explain() shows to see why, and lift it: {ledger.way_to_resume}",
+        hint="the data owner can find out why with the SQL that explain() shows, then lift the suspension: "
+        f"{ledger.way_to_resume}",
     )
 
 

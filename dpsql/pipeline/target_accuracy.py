@@ -36,7 +36,7 @@ MANTISSAS = 900
 """Epsilons are searched to three digits, 1.00 to 9.99 in each power of ten."""
 LEAST_POWER, MOST_POWER = -6, 5
 STEPS = MANTISSAS * (MOST_POWER - LEAST_POWER + 1)
-PRICE = "or name the cost: epsilon=0.1"
+PRICE = "or set the cost: epsilon=0.1"
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,20 @@ def mechanisms_meeting(planned: Planned, public: PublicEnvironment) -> list[tupl
     refuse_options(planned.request, ("epsilon",), "accuracy=")
     if any(one.auto_bounds for one in planned.releases):
         raise Unsupported(
-            f"the query finds its own bounds, and its error depends on them: {accuracy} cannot be promised",
-            hint="name max_rows_per_group=2, max_groups=4, SUM(x, contribution_bounds_per_row => (0, 500)); " + PRICE,
+            f"the query finds its own bounds and its error depends on them, so {accuracy} cannot be guaranteed",
+            hint="set max_rows_per_group=2, max_groups=4, SUM(x, contribution_bounds_per_row => (0, 500)); " + PRICE,
         )
     targets = [_target(output, accuracy, planned, public) for output in planned.outputs if not output.is_key]
     if not targets:
         raise ProgrammingError(
-            f"no column of the answer is noisy, so {accuracy} says nothing", hint=f"leave accuracy= out, {PRICE}"
+            f"no column of the answer is noisy, so {accuracy} does not apply", hint=f"omit accuracy=, {PRICE}"
         )
     searched = [_least(noise, planned, targets, budget.filter) for noise in eligible_mechanisms(planned, budget.filter)]
     found = [(*way, share_of(way[1].loss, budget)) for way in searched if way is not None]
     if not found:
         raise ProgrammingError(
             f"{accuracy} would take an epsilon of more than {float(_epsilon(STEPS)):,.0f}",
-            hint="ask for a wider accuracy=",
+            hint="use a wider accuracy=",
         )
     found.sort(key=lambda way: (not way[2].fits, way[2].part))
     reason = f"the least cost for {accuracy} in every row"
@@ -114,8 +114,8 @@ def _width(target: Target, way: NoisePlan) -> float:
 def _target(output: Output, accuracy: Accuracy, planned: Planned, public: PublicEnvironment) -> Target:
     if isinstance(output.estimate, Ratio):
         raise Unsupported(
-            f'how exact "{output.name}" is depends on the answer, so {accuracy} cannot be promised',
-            hint=f"ask for SUM and COUNT with accuracy= and divide them yourself, {PRICE}",
+            f'the error of "{output.name}" depends on the answer, so {accuracy} cannot be guaranteed',
+            hint=f"query SUM and COUNT with accuracy= and divide them yourself, {PRICE}",
         )
     release = None if output.release is None else planned.releases[output.release].release
     # Groups and totals have errors of their own.
@@ -123,7 +123,7 @@ def _target(output: Output, accuracy: Accuracy, planned: Planned, public: Public
     names, linear = {measure.column for measure in measured}, output.estimate
     if not isinstance(linear, Linear) or output.release is None or not {name for name, _ in linear.weights} <= names:
         raise Unsupported(
-            f'how exact "{output.name}" will be is not known beforehand, so {accuracy} cannot be promised',
+            f'the error of "{output.name}" is not known beforehand, so {accuracy} cannot be guaranteed',
             hint=f"accuracy= is for COUNT and SUM, and their sums and differences, in one SELECT; {PRICE}",
         )
     amount = accuracy.amount * (_total(output, linear, output.release, planned, public) if accuracy.relative else 1)
@@ -137,8 +137,8 @@ def _level(output: Output, accuracy: Accuracy, release: Release) -> float:
         return LEVEL
     if release.domain is None:
         raise Unsupported(
-            f"rows are chosen by their noise from groups that are not public, so {accuracy} cannot be promised",
-            hint=f"leave HAVING, QUALIFY or LIMIT out and choose from the answer, {PRICE}",
+            f"noisy values choose the rows from groups that are not public, so {accuracy} cannot be guaranteed",
+            hint=f"omit HAVING, QUALIFY or LIMIT and choose from the answer, {PRICE}",
         )
     return for_all(LEVEL, release.domain.size)
 
@@ -153,8 +153,8 @@ def _total(output: Output, estimate: Linear, release: int, planned: Planned, pub
     total = sum((_value(estimate, columns, row) for row in range(rows)), Fraction(0))
     if not total:
         raise ProgrammingError(
-            f'no total of "{output.name}" is known yet that {planned.request.accuracy} could be a part of',
-            hint="name a number: accuracy=50; or ask with a small epsilon= first, and that answer is the total",
+            f'{planned.request.accuracy} needs a known total of "{output.name}", and there is none yet',
+            hint="give a number, accuracy=50, or query with a small epsilon= first; that answer is then the total",
         )
     return abs(total)
 

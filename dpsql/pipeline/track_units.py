@@ -195,10 +195,10 @@ def _check_keys(aggregate: Aggregate) -> None:
     for key in aggregate.keys:
         if reads_unit(key, aggregate.source):
             raise Unsupported(
-                "a key of the inner question is computed from the unit, and groups of few people are not shown: "
-                "what is asked of all groups would pass over them",
+                "a key of the inner query is computed from the unit, so most of its groups have few people and "
+                "would be hidden from the outer query",
                 at=key.at,
-                hint="group by the unit itself, or by something that many people share",
+                hint="group by the unit itself, or by a value that many people share",
             )
 
 
@@ -231,7 +231,7 @@ def _cross_unit_join(relation: Relation) -> CrossUnitJoin | None:
     above = (relation.left, relation.right) if isinstance(relation, CrossUnitJoin) else (relation,)
     for inner in (part for side in above for part in parts_of(side)):
         if isinstance(inner, CrossUnitJoin):
-            raise different_units(inner.same_unit, inner.at, "only totals can be asked of people joined with others")
+            raise different_units(inner.same_unit, inner.at, "a join across people supports only totals")
     return relation if isinstance(relation, CrossUnitJoin) else None
 
 
@@ -244,18 +244,18 @@ def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, publ
     lists = _adaptive(keys, resolved)
     if any(table.rows is None for table in lists):
         raise Unsupported(
-            "an outer join cannot keep the rows of an answer that is not there yet",
+            "an outer join cannot keep rows of an answer that is not known yet",
             hint="use an inner join, or list the keys: VALUES or a public table",
         )
     number = public.public_rows.number(select([Alias(count(), "n")], keys), lists)
     if aggregate.listed_once and number < public.public_rows.number(_count_rows(listed), lists):
         raise Unsupported(
-            "the outer join keeps public rows, several in a group, and COUNT(*) counts those that no person matches",
+            "the outer join keeps public rows, and COUNT(*) would count those that no person matches",
             hint="aggregate a column of the private table: COUNT(v.id), not COUNT(*)",
         )
     if number > MOST_PUBLIC_GROUPS:
         raise Unsupported(
-            f"the outer join lists more than {MOST_PUBLIC_GROUPS:,} groups", hint="keep fewer public rows with WHERE"
+            f"the outer join lists more than {MOST_PUBLIC_GROUPS:,} groups", hint="filter the public rows with WHERE"
         )
 
 
@@ -270,33 +270,33 @@ def _check_clauses(request: QueryRequest, releases: tuple[TrackedRelease, ...]) 
         spoken_for = tuple(release for release in releases if release.aggregate.clause == number)
         if not spoken_for:
             raise Unsupported(
-                "this options clause speaks for no aggregate over people",
+                "this options clause applies to no aggregate over people",
                 at=part.options.at,
-                hint="write it in the SELECT that has the aggregates",
+                hint="put it in the SELECT that has the aggregates",
             )
         _check_options(replace(part.options, outermost=True), spoken_for)
     if request.clauses and any(release.aggregate.clause is None for release in releases):
         raise Unsupported(
-            "an aggregate over people has no options clause, and others have one of their own",
+            "one aggregate over people has no options clause, but others do",
             at=request.clauses[0].options.at,
-            hint="write one in each SELECT that aggregates, or a single one for all of them",
+            hint="put one in every SELECT that aggregates, or a single one for all of them",
         )
 
 
 def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) -> None:
     if len(releases) > 1 and not options.outermost:
         raise Unsupported(
-            f"the options clause is for the whole query, which aggregates {len(releases)} times",
+            f"the options clause applies to the whole query, which aggregates {len(releases)} times",
             at=options.at,
-            hint="write it in the outermost SELECT: its epsilon is shared by all aggregates",
+            hint="put it in the outermost SELECT; all aggregates share its epsilon",
         )
     unit, strategy = options.get("privacy_unit_column"), options.get("group_selection_strategy")
     for option in options.options:
         if not releases and option.name not in PRICES:
             raise ProgrammingError(
-                f"{option.name} is about people, and the query reads public rows alone",
+                f"{option.name} applies to people, but the query reads only public rows",
                 at=option.at,
-                hint="leave the option out: public rows are answered as they are, and cost nothing",
+                hint="omit the option; public rows are returned as they are, free",
             )
     for release in releases:
         if unit is not None:
@@ -313,18 +313,18 @@ def _check_unit(option: SqlOption, release: TrackedRelease) -> None:
         raise ProgrammingError(
             f'the unit is "{declared}", not "{option.value}": it is the data owner\'s choice',
             at=option.at,
-            hint=f"write privacy_unit_column = {declared}, or leave it out",
+            hint=f"write privacy_unit_column = {declared}, or omit it",
         )
 
 
 def _check_strategy(option: SqlOption, release: TrackedRelease) -> None:
     if option.value.upper() not in (THRESHOLD, PUBLIC):
         raise Unsupported(
-            f'there is no way "{option.value}" to select groups', at=option.at, hint=f"use {THRESHOLD} or {PUBLIC}"
+            f'unknown way to select groups: "{option.value}"', at=option.at, hint=f"use {THRESHOLD} or {PUBLIC}"
         )
     if option.value.upper() == PUBLIC and release.domain is None:
         raise ProgrammingError(
             "the groups are not public",
             at=option.at,
-            hint="let the data owner declare  values: [...]  for the keys, or leave the option out",
+            hint="ask the data owner to declare  values: [...]  for the keys, or omit the option",
         )

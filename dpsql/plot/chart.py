@@ -1,4 +1,4 @@
-"""What is drawn, whoever draws it: which columns are keys, which chart suits them, which groups fit on it.
+"""The chart, independent of the plotting library: its keys, its kind, and the groups that fit on it.
 
     no key         one bar for each aggregate
     one key        bars in the order of the answer; a line with a band for dates
@@ -85,10 +85,10 @@ def chart_of(result: Result) -> Chart:
     upright = len(columns) == 1 and _is_number(columns[0])
     kind = _kind(columns, [_at(row, keys) for row in result.full_rows])
     if not values:
-        raise ProgrammingError("the answer has no computed numbers to plot", hint="plot COUNT, SUM or AVG")
+        raise ProgrammingError("the answer has no numeric columns to plot", hint="plot COUNT, SUM or AVG")
     rows, notes = CHOICES[kind](result.full_rows, keys, values[0], MOST_BINS if upright else MOST_GROUPS)
     if not rows:
-        raise ProgrammingError("the answer has no rows to plot", hint="ask for groups that exist")
+        raise ProgrammingError("the answer has no rows to plot", hint="query groups that exist")
     panels = tuple(_panel(result.columns[position], position, rows) for position in values)
     names = tuple(column.name for column in columns)
     return Chart(
@@ -107,7 +107,7 @@ def _noise_only(result: Result, values: Sequence[int]) -> list[str]:
 
 
 def _is_key(column: ResultColumn) -> bool:
-    """Where it is not known what a column is made of, numbers are taken for results and all else for keys."""
+    """If a column's origin is unknown, numbers count as results and anything else as keys."""
     return not _is_number(column) if column.is_key is None else column.is_key
 
 
@@ -132,7 +132,7 @@ def _at(row: Row, keys: Sequence[int]) -> Row:
 def _dated(rows: Sequence[Row], keys: Sequence[int], noisy: int, most: int) -> Chosen:
     (key,) = keys
     dated = sorted((row for row in rows if row[key] is not None), key=lambda row: row[key])
-    return dated, ["the row without a date is not shown"] if len(dated) < len(rows) else []
+    return dated, ["rows without a date are not shown"] if len(dated) < len(rows) else []
 
 
 def _largest_rows(rows: Sequence[Row], keys: Sequence[int], noisy: int, most: int) -> Chosen:
@@ -175,7 +175,7 @@ def _labels(places: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def _told_apart(places: Sequence[Row]) -> tuple[Row, ...]:
-    """One label for each row; rows with the same keys, and NULL beside a text that says so, are numbered."""
+    """One label for each row; rows whose labels would be equal are numbered."""
     seen: Counter[str] = Counter()
     made = []
     for label in (JOINT.join(place) for place in _labels(places)):
@@ -208,7 +208,7 @@ def _point(value: object, ends: Ends | None) -> Point | None:
 
 def _unlimited(panels: Sequence[Panel]) -> list[str]:
     missing = any(point is not None and point.low is None for panel in panels for point in panel.points)
-    return ["no error bar where the error is unknown or has no limit"] if missing else []
+    return ["no error bar where the error is unknown or unbounded"] if missing else []
 
 
 # Colours that can be read on white and on black: blue for values, orange for uncertainty, grey for the rest.

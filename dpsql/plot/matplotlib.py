@@ -171,5 +171,5 @@ def _end(point: Point | None, name: str) -> float:
 
 
 def _plain(label: str) -> str:
-    """A label as it stands: between dollar signs matplotlib would read a formula."""
+    """The label, escaped: matplotlib would read text between dollar signs as a formula."""
     return label.replace("$", r"\$")

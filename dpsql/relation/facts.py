@@ -70,7 +70,7 @@ SUMMED_DIGITS = 18
 
 @dataclass(frozen=True)
 class Parts:
-    """An aggregate that is computed from several: the calls, and the expression over their columns."""
+    """An aggregate computed from other aggregates: their calls, and the expression over their columns."""
 
     calls: tuple[AggFunc, ...]
     whole: Callable[[Sequence[Term]], Term]
@@ -110,8 +110,8 @@ def _check_digits(asked: AggregateCall, properties: Properties) -> None:
     ]
     if kind.scale > SUMMED_DIGITS or max(ends) * 10**kind.scale > 10**SUMMED_DIGITS:
         raise Unsupported(
-            f"{asked.name} within one unit takes decimals of up to {SUMMED_DIGITS} digits, "
-            f"so that no total can overflow",
+            f"{asked.name} within one person takes decimals of up to {SUMMED_DIGITS} digits, so that no total can "
+            "overflow",
             at=asked.at,
             hint="declare bounds on the column, or CAST it to a smaller decimal or to DOUBLE",
         )
@@ -155,7 +155,7 @@ def _power(asked: AggregateCall, properties: Properties) -> int:
         if power <= LARGEST_POWER:
             return max(power, SMALLEST_POWER)
     raise UnboundedColumn(
-        f"{asked.name} within one unit needs a bounded value, so that its sum is exact",
+        f"{asked.name} within one person needs a bounded value, so that its sum is exact",
         at=asked.at,
         hint="declare bounds on the column, or clamp it: LEAST(GREATEST(..., 0), 500)",
     )
@@ -235,21 +235,21 @@ def check_per_unit(asked: AggregateCall, known: tuple[str, ...]) -> None:
     """Refuses a function that has no meaning within one unit."""
     if asked.name not in known:
         raise Unsupported(
-            f"{asked.name} cannot be taken within one unit", at=asked.at, hint="these can: " + ", ".join(known)
+            f"{asked.name} is not supported within one person", at=asked.at, hint="these can: " + ", ".join(known)
         )
     if asked.group_bounds is not None:
         raise Unsupported(
-            "bounds per group are for aggregates over many people, not within one unit",
+            "bounds per group apply to aggregates over many people, not within one person",
             at=asked.at,
-            hint="give bounds to the aggregate outside, or per row: contribution_bounds_per_row",
+            hint="bound the outer aggregate, or each row:  contribution_bounds_per_row",
         )
     kind = asked.arguments[0].type if asked.arguments else None
     summed = asked.name in ("SUM", "AVG") and isinstance(kind, Integer) and known is AGGREGATES
     if asked.distinct and asked.name not in ("COUNT", "MIN", "MAX") and not summed:
         raise Unsupported(
-            f"{asked.name}(DISTINCT ...) cannot be taken within one unit",
+            f"{asked.name}(DISTINCT ...) is not supported within one person",
             at=asked.at,
-            hint="of whole numbers it can; or leave DISTINCT out",
+            hint="use it on integers, or omit DISTINCT",
         )
     _check_constants(asked)
     if asked.name.startswith("BOOL") and not isinstance(kind, Boolean):
@@ -265,11 +265,13 @@ def _check_constants(asked: AggregateCall) -> None:
     for number in numbers:
         if not isinstance(number, Literal) or not isinstance(number.value, int) or not least <= number.value < 2**31:
             raise ProgrammingError(
-                f"{asked.name} takes a constant number from {least} on", at=asked.at, hint="write LAG(x, 2), NTILE(4)"
+                f"{asked.name} takes a constant number of at least {least}",
+                at=asked.at,
+                hint="write LAG(x, 2), NTILE(4)",
             )
     if len(asked.arguments) == 3 and asked.arguments[2].type != asked.arguments[0].type:
         raise ProgrammingError(
-            f"the default of {asked.name} has another type than its value", at=asked.at, hint="CAST one of them"
+            f"the default of {asked.name} has a different type than its value", at=asked.at, hint="CAST one of them"
         )
 
 
@@ -405,7 +407,7 @@ def _computed(value: Written) -> Properties:
 
 
 def surviving(relation: Relation, known_of: Below) -> Known:
-    """The facts that hold for the rows that survive a node, from those of its inputs."""
+    """The facts about the rows that survive a node, derived from those of its inputs."""
     match relation:
         case Project(source, columns):
             known = known_of(source)
@@ -530,7 +532,7 @@ def _filled(properties: Properties, expected: Properties | None) -> Properties:
 
 
 def without_units(other: Relation, beside: Relation, condition: Expression | None) -> Relation | None:
-    """The other relation without its units, if the condition leaves it only rows of the units that stand beside."""
+    """The other relation without its units, if the condition keeps only rows of the same unit."""
     if condition is None:
         return None
     for part in conjuncts(condition):

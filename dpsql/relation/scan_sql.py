@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 
 def listed_keys(relation: Relation, keys: tuple[Expression, ...], reading: Iterable[Expression]) -> list[str]:
-    """Text keys with declared values that nothing in `reading` reads, nor another key.
+    """The text keys with declared values that neither `reading` nor another key reads.
 
-    NULL must be no group itself, for it would have the rows of other texts too.
+    The key must not be nullable: a NULL group would also collect the rows with undeclared texts.
     """
     listed = facts_of(relation).declared
     return [
@@ -61,7 +61,7 @@ def listed_keys(relation: Relation, keys: tuple[Expression, ...], reading: Itera
 
 
 def as_stored(relation: Relation, names: Iterable[str], how: AsStored) -> Relation:
-    """The relation, where these columns are read as they are stored unless a step in between reads them."""
+    """The relation, with these columns read as stored unless a step in between reads them."""
     return reduce(lambda found, name: _as_it_is(found, name, how) or found, names, relation)
 
 
@@ -116,7 +116,7 @@ def _column(column: ScanColumn) -> Term:
 
 
 def _counts(column: ScanColumn) -> Term | None:
-    """Which rows are in a group that is shown, of a key that is read as it is stored; long texts are in none."""
+    """The rows that are in a listed group, for a key that is read as stored; long texts are in no group."""
     match column.as_stored:
         case "looked up later":
             return _is_short(column.declared)
@@ -132,8 +132,9 @@ def _stored_test_sql(compared: StoredTest) -> Term:
 
 def _never_seen(answers: ScanColumn) -> Unsupported:
     return Unsupported(
-        f'"{answers.declared}" holds randomised reports, which describe many people together, but no single row',
-        hint=f"count, group by {answers.declared}, or compare it with values, in the SELECT that aggregates the table",
+        f'"{answers.declared}" holds randomised reports, which say nothing about a single row',
+        hint=f"count, group by {answers.declared}, or compare it with constants, in the SELECT that aggregates the "
+        "table",
     )
 
 

@@ -443,7 +443,7 @@ def _joined(join: Join, count: CountPublic, given: tuple[Expression, ...]) -> in
 
 
 def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Expression, ...]) -> Query:
-    """The most public rows that one row can be joined with: the largest group of equal join keys."""
+    """The largest number of public rows that one row can join: the size of the largest group of equal keys."""
     own, known = facts_of(left).any_row.keys(), facts_of(public).any_row
     for condition in conditions:
         if names_read(condition) <= known.keys():

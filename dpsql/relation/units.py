@@ -90,10 +90,10 @@ def parts_of(relation: Relation) -> Iterator[Relation]:
 def different_units(same_unit: str, at: Place | None, otherwise: str | None = None) -> Unsupported:
     """The refusal of a join that could combine rows of different people; `same_unit` is the missing equality."""
     missing = f"add the equality of their units to the condition ({same_unit})"
-    select = "select the unit in the subqueries, and add its equality to the condition"
-    hint = f"{missing if same_unit else select}: people are not joined with others"
+    select = "select the unit in the subqueries, and add an equality of units to the condition"
+    hint = f"{missing if same_unit else select}; joins across people are not supported"
     return Unsupported(
-        "a join of private tables must say that both rows are of the same unit",
+        "a join of private tables must require that both rows belong to the same unit",
         at=at,
         hint=f"{hint}; {otherwise}" if otherwise else hint,
     )
@@ -191,11 +191,11 @@ def check_size(relation: Relation, at: Place | None) -> None:
         raise Unsupported(
             f"the query reads more than {MOST_TABLES} tables",
             at=at,
-            hint="a WITH query counts wherever it is read: read it once, or ask in several queries",
+            hint="a WITH query counts each time it is read; read it once, or split the query",
         )
     if steps(relation) > MOST_STEPS:
         raise Unsupported(
             f"more than {MOST_STEPS} steps lead from a table to this result",
             at=at,
-            hint="put several steps into one SELECT, or ask in several queries",
+            hint="combine steps into one SELECT, or split the query",
         )

@@ -133,9 +133,9 @@ def choose(
 
 
 def uniform_each(sizes: NDArray[np.int64], source: Randomness | None = None) -> NDArray[np.int64]:
-    """For each size n one of 0, 1, ..., n - 1, each exactly as likely.
+    """For each size n, a uniform draw from 0, 1, ..., n - 1.
 
-    As many bits as n - 1 has are drawn, again while they say n or more.
+    It draws as many bits as n - 1 has, and redraws while the result is n or more.
     """
     if (sizes < 1).any():
         raise ValueError("a uniform choice needs at least one possibility")

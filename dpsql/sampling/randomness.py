@@ -149,7 +149,7 @@ class CryptographicRandomness:
 
 
 class RepeatableRandomness:
-    """The same words for the same seed. Never for what protects somebody: replicas of noise that was released."""
+    """The same words for the same seed. Only for replicas of released noise, never for noise that protects people."""
 
     def __init__(self, seed: bytes) -> None:
         key = hashlib.sha256(seed).digest()

@@ -1,7 +1,7 @@
 """Reads a schema from a YAML or JSON file, or from a dict.
 
-What is wrong with a schema is shown with its line. A file that is no schema may be the data, given in its place: of
-such a file nothing is repeated.
+Errors in a schema name the line. A file that is not a schema may be the data, passed by mistake, so nothing of it is
+quoted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def load_schema(source: str | os.PathLike[str] | dict[str, Any] | Schema) -> Sch
         return Schema.model_validate(source)
     if not isinstance(source, str | os.PathLike):
         raise SchemaError(
-            f"a schema is a path, a dict or a dpsql.Schema, not {type(source).__name__}",
+            f"a schema must be a path, a dict or a dpsql.Schema, not {type(source).__name__}",
             hint='pass schema="schemas/shop.yaml"',
         )
     data, document = _parsed(_read(Path(source)), str(source))
@@ -66,14 +66,14 @@ def _looks_like_a_schema(data: object) -> bool:
 def _no_schema(file: str) -> SchemaError:
     if file.lower().endswith(DATA):
         return SchemaError(
-            f"{file} is data, and the schema was expected in its place",
+            f"{file} is data, but a schema was expected here",
             hint="the schema is a YAML file: connect(DATA, schema=SCHEMA), --db DATA --schema SCHEMA, "
             "dpsql check SCHEMA DATA",
         )
     return SchemaError(
-        f"{file}: this is not a schema, which is a mapping with tables in it",
-        hint="write  tables: {orders: {unit: customer_id, columns: {customer_id: integer}}};  or is this the data? "
-        "The schema comes first: dpsql check SCHEMA DATA, connect(DATA, schema=SCHEMA)",
+        f'{file}: this is not a schema; a schema is a mapping with the key "tables"',
+        hint="write  tables: {orders: {unit: customer_id, columns: {customer_id: integer}}};  if this is the data, "
+        "note that the schema comes first:  dpsql check SCHEMA DATA, connect(DATA, schema=SCHEMA)",
     )
 
 
@@ -81,7 +81,7 @@ def _read(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise SchemaError(f"{path}: there is no such file", hint="pass the path of a YAML or JSON schema") from None
+        raise SchemaError(f"{path}: no such file", hint="pass the path of a YAML or JSON schema") from None
     except UnicodeDecodeError:
         if path.name.lower().endswith(DATA):
             raise _no_schema(str(path)) from None

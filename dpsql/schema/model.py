@@ -112,15 +112,15 @@ def check_names(names: Iterable[str], *, dots: int = 0) -> None:
     for name in names:
         if name.count(".") > dots or not all(map(is_name, name.split("."))):
             raise complaint(
-                f"{name!r} cannot be a name",
+                f"{name!r} is not a valid name",
                 name,
-                hint="a name has no dots, double quotes or control characters, and no blanks around it"
+                hint="a name cannot contain dots, double quotes or control characters, or begin or end with a blank"
                 + ("; a table of another schema is declared as  sales.orders" if dots else ""),
             )
         twin = seen.setdefault(name.lower(), name)
         if twin != name:
             raise complaint(
-                f'"{name}" and "{twin}" are the same name in SQL', name, hint="rename one: case does not count"
+                f'"{name}" and "{twin}" are the same name in SQL', name, hint="rename one; SQL ignores case"
             )
 
 
@@ -158,13 +158,14 @@ class Collected(Declared):
     sample = "collected: {mechanism: kary, epsilon: 1.0, values: [never, sometimes, daily]}"
 
     mechanism: Literal["randomized_response", "kary", "rappor", "oue", "subset"] = Field(
-        description="How answers were randomised; rappor, oue and subset report one bit per value, as an integer"
+        description="How answers were randomised; rappor, oue and subset reports are one bit per value, stored as "
+        "an integer"
     )
     epsilon: Annotated[float, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
         description="The privacy loss of one report"
     )
     values: Annotated[tuple[Value, ...], WithJsonSchema(VALUES_JSON | {"minItems": 2})] = Field(
-        description="All possible answers, in the order that the mechanism was given"
+        description="All possible answers, in the order given to the mechanism"
     )
     instantaneous: tuple[float, float] | None = Field(
         default=None, description="For rappor: the probabilities that a permanent 0 and a permanent 1 are reported as 1"
@@ -179,13 +180,13 @@ class Collected(Declared):
     @classmethod
     def _read_epsilon(cls, epsilon: object) -> float:
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < math.inf:
-            raise complaint("epsilon is a number above 0", hint="write  epsilon: 1.0")
+            raise complaint("epsilon must be a number above 0", hint="write  epsilon: 1.0")
         return float(epsilon)
 
     @field_validator("values", mode="plain")
     @classmethod
     def _list_values(cls, values: object) -> tuple[object, ...]:
-        """What type they are of is the column's to say."""
+        """Their type is that of the column."""
         if not isinstance(values, list | tuple) or len(values) < 2:
             raise complaint("an answer has at least two possible values", hint=f"write  {cls.sample}")
         return tuple(values)
@@ -198,7 +199,7 @@ class Collected(Declared):
     @model_validator(mode="after")
     def _fit_the_mechanism(self) -> Collected:
         if self.mechanism == "randomized_response" and len(self.values) != 2:
-            raise complaint("randomized response is for two values", "values", hint="write  mechanism: kary")
+            raise complaint("randomized response needs exactly two values", "values", hint="write  mechanism: kary")
         if self.is_bits and len(self.values) > MOST_BITS:
             raise complaint(
                 f"a report of more than {MOST_BITS} bits does not fit into a column of integers",
@@ -206,10 +207,10 @@ class Collected(Declared):
                 hint="estimate such reports with dpsql.local, or collect with  mechanism: kary",
             )
         if self.instantaneous is not None and self.mechanism != "rappor":
-            raise complaint(f"{self.mechanism} has no instantaneous noise", "instantaneous", hint="leave it out")
+            raise complaint(f"{self.mechanism} does not use instantaneous noise", "instantaneous", hint="remove it")
         if self.instantaneous is not None and not 0 < self.instantaneous[0] < self.instantaneous[1] < 1:
             raise complaint(
-                "these must be two probabilities, the second one larger",
+                "these must be two probabilities, in increasing order",
                 "instantaneous",
                 hint="write  instantaneous: [0.5, 0.75]",
             )
@@ -231,29 +232,25 @@ class Column(Named):
     """A column: its type, and what is public about its values: bounds, a list of all values, or neither."""
 
     sample = "amount: double, or  amount: {type: double, bounds: [0, 500]}"
-    elsewhere: ClassVar = {"unique": "write  unique: true  beside the table's unit, if a unit has one row there"}
+    elsewhere: ClassVar = {"unique": "write  unique: true  next to the table's unit, if each person has one row"}
 
     type: Annotated[
         ColumnType,
         PlainValidator(_read_type),
         PlainSerializer(lambda column_type: column_type.name),
         WithJsonSchema(TYPE_JSON),
-    ] = Field(description="The type, as queries see it; a stored value that does not fit becomes NULL")
+    ] = Field(description="The type that queries see; a stored value that does not fit becomes NULL")
     bounds: Annotated[tuple[Value, Value] | None, WithJsonSchema(BOUNDS_JSON)] = Field(
         default=None,
         description="Lowest and highest value, chosen by the owner without looking at the data; or auto",
     )
-    auto: bool = Field(
-        default=False, description="Each query finds its own bounds, within these, for a part of its cost"
-    )
+    auto: bool = Field(default=False, description="Each query finds its own, narrower bounds, for part of its cost")
     values: Annotated[tuple[Value, ...] | None, WithJsonSchema(VALUES_JSON)] = Field(
-        default=None, description="All values that the column can have; its groups are public, even empty ones"
+        default=None, description="All possible values; groups are public, even empty ones"
     )
-    nullable: bool = Field(
-        default=False, description="Whether the column may be NULL, which is then a group of its own"
-    )
+    nullable: bool = Field(default=False, description="Whether the column may be NULL; NULL is then a group of its own")
     collected: Collected | None = Field(
-        default=None, description="The column holds randomised reports; its type is that of the answers"
+        default=None, description="The column holds randomised reports; `type` is the type of the answers"
     )
 
     @property
@@ -268,7 +265,7 @@ class Column(Named):
             return {"type": data}
         if isinstance(data, dict) and str(data.get("type")).startswith("decimal(") and ")" not in data["type"]:
             raise complaint(
-                "inside braces YAML splits the type at its comma",
+                "inside braces, YAML splits the type at its comma",
                 "type",
                 hint='put it in quotes:  type: "decimal(18,2)"',
             )
@@ -284,11 +281,13 @@ class Column(Named):
             return None
         if not column_type.takes_bounds:
             raise complaint(
-                f"a {column_type.name} column has no bounds",
-                hint=f"leave them out, or list the public values:  values: {column_type.example}",
+                f"a {column_type.name} column cannot have bounds",
+                hint=f"remove them, or list the public values:   values: {column_type.example}",
             )
         if not isinstance(bounds, list | tuple) or len(bounds) != 2:
-            raise complaint("bounds are the lowest and the highest value", hint=f"write  bounds: {column_type.example}")
+            raise complaint(
+                "bounds must be the lowest and the highest value", hint=f"write  bounds: {column_type.example}"
+            )
         low, high = _read_all(column_type, bounds)
         if low > high:  # type: ignore[operator]  # both are of the column's type
             raise complaint(
@@ -303,8 +302,8 @@ class Column(Named):
         column_type: ColumnType | None = info.data.get("type")
         if auto and column_type is not None and not isinstance(column_type, Integer | Double | Decimal):
             raise complaint(
-                f"bounds of a {column_type.name} column cannot be found by queries",
-                hint="that is for numbers: leave auto out",
+                f"queries cannot find the bounds of a {column_type.name} column",
+                hint="auto is only for numbers; remove it",
             )
         return auto
 
@@ -320,11 +319,13 @@ class Column(Named):
             )
         if not isinstance(values, list | tuple) or not values:
             raise complaint(
-                "values are a list of at least one value",
-                hint=f"write  values: {column_type.example}, or leave them out",
+                "values must be a list of at least one value",
+                hint=f"write  values: {column_type.example}, or remove the key",
             )
         if info.data.get("bounds") is not None or info.data.get("auto"):
-            raise complaint("a column has either bounds or values", hint="leave the bounds out: the values say more")
+            raise complaint(
+                "a column can have bounds or values, not both", hint="remove the bounds; the values imply them"
+            )
         read = _read_all(column_type, values)
         seen: set[Value] = set()
         for value in read:
@@ -339,13 +340,16 @@ class Column(Named):
         column_type: ColumnType | None = info.data.get("type")
         if collected is None or column_type is None:
             return collected
-        for key, instead in (("bounds", "the values say more"), ("values", "its values are those of `collected`")):
+        for key, instead in (
+            ("bounds", "the values imply them"),
+            ("values", "its values are listed under `collected`"),
+        ):
             if info.data.get(key) is not None:
-                raise complaint(f"a collected column has no {key} of its own", hint=f"leave the {key} out: {instead}")
+                raise complaint(f"a collected column has no separate {key}", hint=f"remove {key}: {instead}")
         if info.data.get("nullable"):
             raise complaint(
                 "a collected column cannot be NULL, because whether somebody answered is not randomised",
-                hint="leave nullable out, and let no answer be one of the values, such as none",
+                hint='remove nullable, and make "no answer" one of the values, such as none',
             )
         if not isinstance(column_type, Text | Integer | Boolean):
             raise complaint(
@@ -384,10 +388,10 @@ class Contribution(Declared):
     sample = "contribution: {max_groups: 4, max_rows_per_group: 5}"
 
     max_groups: CountOrAuto = Field(
-        default=1, description="In how many groups of a GROUP BY one person counts; auto: each query finds it"
+        default=1, description="In how many groups of a GROUP BY one person counts; auto: each query finds the bound"
     )
     max_rows_per_group: CountOrAuto = Field(
-        default=1, description="How many rows of one person count in a group; auto: each query finds it"
+        default=1, description="How many rows of one person count in a group; auto: each query finds the bound"
     )
 
 
@@ -404,7 +408,7 @@ class Csv(Declared):
         default=None, description="The character before a quote inside quotes; by default the quote itself"
     )
     header: Literal[True] | tuple[str, ...] = Field(
-        default=True, description="true: the first line names the columns; else the list of their names"
+        default=True, description="true if the first line names the columns; otherwise the list of names"
     )
     encoding: Literal["utf-8", "latin-1", "windows-1252"] = Field(
         default="utf-8", description="The encoding of the file"
@@ -418,8 +422,8 @@ class Csv(Declared):
             return header
         if not isinstance(header, list | tuple) or not header or not all(isinstance(name, str) for name in header):
             raise complaint(
-                "the header is true, or the list of the columns' names",
-                hint="write  header: [person, age]  for a file whose first line is a row already",
+                "header must be true or the list of column names",
+                hint="write  header: [person, age]  for a file whose first line is already a row",
             )
         check_names(header)
         return tuple(header)
@@ -428,7 +432,7 @@ class Csv(Declared):
     def _tell_marks_apart(self) -> Csv:
         if self.delimiter is not None and self.delimiter in (self.quote, self.escape):
             raise complaint(
-                "the delimiter is also the quote or the escape", "delimiter", hint="each needs a character of its own"
+                "the delimiter is also the quote or the escape character", "delimiter", hint="use different characters"
             )
         return self
 
@@ -439,7 +443,7 @@ class UnitPath(Declared):
     sample = "unit: {through: order_id, to: orders.id}"
 
     through: str = Field(description="The foreign key, a column of this table")
-    to: str = Field(description="The column that it refers to, as table.column", pattern=r"^[^.]+\.[^.]+(\.[^.]+)?$")
+    to: str = Field(description="The column it refers to, as table.column", pattern=r"^[^.]+\.[^.]+(\.[^.]+)?$")
 
     @field_validator("to", mode="before")
     @classmethod
@@ -472,7 +476,7 @@ def _unit_branch(unit: object) -> str:
 
 
 class Table(Named):
-    """A private table, each of whose rows belongs to one person, or a public table, which is about nobody."""
+    """A private table, where each row belongs to one person, or a public table, which is not about people."""
 
     sample = "orders: {unit: customer_id, columns: {customer_id: integer}}"
 
@@ -483,7 +487,7 @@ class Table(Named):
         ]
         | None
     ) = Field(default=None, description="The column that identifies the person, or the foreign key that leads to one")
-    public: bool = Field(default=False, description="The table is about nobody, and queries may show its rows")
+    public: bool = Field(default=False, description="The table is not about people; queries may show its rows")
     unique: bool = Field(default=False, description="Each person has at most one row")
     contribution: Contribution = Field(
         default_factory=Contribution, description="This table's contribution bounds; by default the schema's"
@@ -493,7 +497,8 @@ class Table(Named):
     )
     view: Literal["trusted"] | None = Field(
         default=None,
-        description="Vouches for a view or computed columns: each row follows from one person's, and none can fail",
+        description="Vouches for a view or computed columns: each row depends on one person's rows only, and none "
+        "can fail",
     )
 
     @property
@@ -543,9 +548,9 @@ class Table(Named):
             for key in ("unit", "unique", "contribution"):
                 if key in self.model_fields_set and getattr(self, key):
                     raise complaint(
-                        f'a public table has no "{key}"',
+                        f'a public table cannot have "{key}"',
                         key,
-                        hint=f"remove {key} if the rows are about nobody, or  public: true  if they are about people",
+                        hint=f"remove {key} if the rows are not about people, or  public: true  if they are",
                     )
         elif self.unit is None:
             raise complaint(
@@ -570,15 +575,16 @@ class Table(Named):
     def _leave_unique_alone(self) -> Table:
         if self.unique and isinstance(self.unit, UnitPath):
             raise complaint(
-                "a table that reaches its unit over a path cannot be unique",
+                "a table that reaches its unit through another table cannot be unique",
                 "unique",
                 hint="remove unique, or declare a column of this table as its unit",
             )
         if self.unique and "contribution" in self.model_fields_set:
             raise complaint(
-                "a table with one row per unit has no contribution to bound",
+                "a table with one row per person has no contribution to bound",
                 "contribution",
-                hint="remove contribution, or  unique: true; where a join multiplies its rows, the schema's own holds",
+                hint="remove contribution or  unique: true; where a join multiplies its rows, the schema's "
+                "contribution applies",
             )
         return self
 
@@ -655,9 +661,7 @@ class Schema(Declared):
     @classmethod
     def _resolve_tables(cls, tables: Mapping[str, Table], info: ValidationInfo) -> Mapping[str, Table]:
         if not tables:
-            raise complaint(
-                "the schema has no tables", hint="declare at least one: what is not declared does not exist"
-            )
+            raise complaint("the schema has no tables", hint="declare at least one; queries see only declared tables")
         check_names(tables, dots=1)
         defaults = info.data.get("contribution", Contribution())
         dialect = info.data.get("csv", Csv())
@@ -702,10 +706,12 @@ def _resolved_unit(name: str, tables: Mapping[str, Table]) -> str | UnitPath | N
     to_table = spelled("table", unit.to_table, tables, *at)
     to_column = spelled("column", unit.to_column, tables[to_table].columns, *at)
     if tables[to_table].columns[to_column].collected is not None:
-        raise complaint(f'"{to_table}.{to_column}" holds randomised reports', *at, hint="lead the path to a key")
+        raise complaint(f'"{to_table}.{to_column}" holds randomised reports', *at, hint="make the path refer to a key")
     if tables[to_table].public:
         raise complaint(
-            f'the path ends nowhere: "{to_table}" is public and has no unit', *at, hint="lead it to a private table"
+            f'the path ends nowhere: "{to_table}" is public and has no unit',
+            *at,
+            hint="make it refer to a private table",
         )
     here, there = table.columns[unit.through].type, tables[to_table].columns[to_column].type
     if here != there:
@@ -724,7 +730,7 @@ def _check_path_ends(name: str, tables: Mapping[str, Table]) -> None:
         seen.append(unit.to_table)
         if unit.to_table in seen[:-1]:
             raise complaint(
-                f"the path goes round in a circle: {' -> '.join(seen)}",
+                f"the path is a cycle: {' -> '.join(seen)}",
                 name,
                 "unit",
                 hint="give one of these tables a unit column of its own, such as  unit: customer_id",

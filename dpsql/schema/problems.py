@@ -98,9 +98,9 @@ EXPECTED = {
     "bool_type": "true or false",
     "int_type": "a whole number",
     "greater_than_equal": "1 or more",
-    "less_than": "a number of rows that one person could have",
+    "less_than": "a plausible number of rows for one person",
     "dict_type": "a mapping",
-    "string_pattern_mismatch": "one ASCII character that is no letter or digit",
+    "string_pattern_mismatch": "one ASCII character that is not a letter or digit",
 }
 
 # What to write under a key that is missing or holds a value of the wrong kind.
@@ -142,11 +142,11 @@ class Document:
         return SchemaError(shown(": ".join([*address, problem])), at=self._place(path), hint=hint)
 
     def _place(self, path: KeyPath) -> Place | None:
-        """The place of `path`, or of the nearest thing around it: what is missing has none of its own."""
+        """The place of `path`, or of the nearest enclosing entry: a missing key has no place."""
         return next((self.places[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.places), None)
 
 
-NO_UNIT = "the table is private and names no unit"
+NO_UNIT = "the table is private but names no unit"
 
 
 def complaint(problem: str, *at: str, hint: str | None) -> PydanticCustomError:
@@ -163,7 +163,9 @@ def _problem(details: ErrorDetails, document: Document, data: object) -> SchemaE
     if details["type"] == "schema":
         problem, at, hint = details["ctx"]["rule"]
         way = proposal(data, path[-1]) if problem == NO_UNIT else None
-        return document.error((*path, *at), problem, hint if way is None else f"write  {way}  if that is the person")
+        return document.error(
+            (*path, *at), problem, hint if way is None else f"write  {way}  if that identifies the person"
+        )
     return document.error(*_in_our_words(path, details))
 
 

@@ -57,7 +57,7 @@ def read_yaml(text: str, file: str) -> tuple[object, Document]:
         raise SchemaError(f"{file}: not valid YAML: {error}", hint="save the schema as plain text") from None
     except (ValueError, LookupError, AttributeError):
         raise SchemaError(
-            f"{file}: not valid YAML: a !!tag does not fit its value", hint="leave the tags out"
+            f"{file}: not valid YAML: a !!tag does not match its value", hint="leave the tags out"
         ) from None
     except RecursionError:
         raise SchemaError(f"{file}: the file is nested too deeply", hint="a schema is six levels deep") from None
@@ -75,7 +75,7 @@ def _places(node: yaml.Node, path: KeyPath, text: str, file: str) -> Iterator[tu
             here = (*path, key.value)
             if key.value in seen:
                 raise SchemaError(
-                    f'{file}: {".".join(here)}: "{key.value}" is here twice',
+                    f'{file}: {".".join(here)}: "{key.value}" appears twice',
                     at=place,
                     hint=f"keep one; the other is on line {seen[key.value].line}",
                 )

@@ -56,7 +56,7 @@ class Double:
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            raise misfit(value, "a finite number", "write a number that everybody may know, such as 500")
+            raise misfit(value, "a finite number", "write a public number, such as 500")
         return number
 
 
@@ -75,13 +75,13 @@ class Decimal:
     def read(self, value: object) -> decimal.Decimal:
         number = self._number(value)
         if not number.is_finite():
-            raise misfit(value, "a finite number", "write a number that everybody may know, such as 500")
+            raise misfit(value, "a finite number", "write a public number, such as 500")
         whole_digits = self.precision - self.scale
         if number.copy_abs() >= 10**whole_digits:  # abs() would round to the context
-            raise misfit(value, f"a {self.name}", f"it holds {whole_digits} digits before the point")
+            raise misfit(value, f"a {self.name}", f"it has room for {whole_digits} digits before the point")
         fitted = number.quantize(decimal.Decimal((0, (1,), -self.scale)), context=EXACT)
         if fitted != number:
-            raise misfit(value, f"a {self.name}", f"it holds {self.scale} digits after the point")
+            raise misfit(value, f"a {self.name}", f"it has room for {self.scale} digits after the point")
         return fitted
 
     @staticmethod
@@ -109,10 +109,10 @@ class Text:
             raise misfit(value, "text", f'put it in quotes: "{shown(value)}"')
         if shown(value) != value:
             raise misfit(
-                value, "valid text", "it holds half of a character (a lone surrogate); write the character itself"
+                value, "valid text", "it contains half of a character (a lone surrogate); write the whole character"
             )
         if "\0" in value:
-            raise misfit(value, "valid text", "it holds a NUL character; leave the value out")
+            raise misfit(value, "valid text", "it contains a NUL character; remove the value")
         return value
 
 
@@ -165,7 +165,7 @@ class Timestamp:
             raise misfit(value, "a timestamp", "write it like 2024-01-31 12:30:00")
         if moment.tzinfo is not None:
             raise misfit(
-                value, "a timestamp without a time zone", "leave the zone away; write the time as the table has it"
+                value, "a timestamp without a time zone", "drop the time zone; write the time as it is in the table"
             )
         return moment
 
@@ -200,13 +200,13 @@ def parse_type(text: str) -> ColumnType:
         precision, scale = int(sizes[1]), int(sizes[2])
         if not (1 <= precision <= WIDEST_DECIMAL and scale <= precision):
             raise SchemaError(
-                f"{name} is no possible decimal",
+                f"{name} is not a valid decimal",
                 hint=f"write decimal(p,s) with p from 1 to {WIDEST_DECIMAL} digits, s of them after the point",
             )
         return Decimal(precision, scale)
     familiar = FOREIGN_NAMES.get(name.partition("(")[0].strip())
     hint = f"write {familiar}" if familiar else did_you_mean(name, TYPE_NAMES)
-    raise SchemaError(f'there is no type "{text}"', hint=hint)
+    raise SchemaError(f'unknown type "{text}"', hint=hint)
 
 
 def shown(value: object) -> str:

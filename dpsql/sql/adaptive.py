@@ -82,7 +82,7 @@ def adaptive_rows(resolver: Resolver, source: exp.Expr, named: Named) -> Private
 
 
 def closed(query: exp.Expr, named: Named) -> exp.Expr:
-    """The query with the WITH queries that it reads, so that it can be asked alone."""
+    """The query with the WITH queries that it reads, so that it can run on its own."""
     query = copied(query)
     needed: dict[str, exp.CTE] = {}
     _collect(query, named, needed)
@@ -102,9 +102,9 @@ def _refuse_estimates(resolver: Resolver, query: exp.Expr, node: exp.Expr) -> No
     names = {reports_name(number) for number in range(len(resolver.reports))}
     if released or any(table.name in names for table in nodes_of(query, exp.Table)):
         raise resolver.refuse(
-            "an estimate from randomised reports cannot be read by another aggregate",
+            "another aggregate cannot read an estimate from randomised reports",
             node,
-            "ask for it first, and write the number into the query",
+            "query it first, and write the number into this query",
         )
 
 
@@ -120,7 +120,7 @@ def _collect(query: exp.Expr, named: Named, needed: dict[str, exp.CTE]) -> None:
             _collect(definition.this, around, needed)
             needed[name] = definition
         elif needed[name] is not definition:
-            raise Unsupported(f'two WITH queries are called "{name}"', hint="give one another name")
+            raise Unsupported(f'two WITH queries are called "{name}"', hint="rename one")
 
 
 def _adaptive(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: bool) -> AdaptiveSubquery:
@@ -156,7 +156,7 @@ def _kind(name: str, resolver: Resolver, node: exp.Expr) -> ColumnType:
 def _constants(resolver: Resolver, sql: str, kinds: list[ColumnType], node: exp.Expr) -> tuple[Row, ...]:
     found = resolver.post_processor.constants(f"SELECT * FROM ({sql}) LIMIT {LONGEST_LIST + 1}")
     if len(found) > LONGEST_LIST:
-        raise resolver.refuse(f"the list has more than {LONGEST_LIST:,} rows", node, "let it be a public table")
+        raise resolver.refuse(f"the list has more than {LONGEST_LIST:,} rows", node, "make it a public table")
     return known_rows(found, kinds)
 
 
@@ -182,7 +182,7 @@ def _columns(aggregate: Aggregate) -> dict[str, tuple[str, str]]:
 
 
 def _call_type(call: AggregateCall) -> str:
-    """As what the answer of an aggregate is read; one that cannot be asked of many people is refused later."""
+    """As what the answer of an aggregate is read; one that is not supported of many people is refused later."""
     function = AGGREGATES.get(call.name)
     kind = call.arguments[0].type if call.arguments else Integer()
     kind = kind if function is None else function.read_as(kind)

@@ -54,7 +54,7 @@ HINT = f"the aggregates are {', '.join(ways_to_ask())}"
 
 @dataclass(frozen=True)
 class Spelled:
-    """A function over many rows as it is written: which one, and of what."""
+    """An aggregate as written in the query: its function and arguments."""
 
     name: str
     arguments: tuple[exp.Expr, ...]
@@ -66,7 +66,9 @@ def aggregate_call(node: exp.Expr, lowering: Lowering) -> AggregateCall:
     calls = aggregate_calls(node, lowering)
     if isinstance(calls, AggregateCall):
         return calls
-    raise Unsupported("a list of quantiles cannot be asked there", at=lowering.place(node), hint="ask for one quantile")
+    raise Unsupported(
+        "a list of quantiles is not supported there", at=lowering.place(node), hint="use one quantile at a time"
+    )
 
 
 def aggregate_calls(node: exp.Expr, lowering: Lowering) -> AggregateCall | list[AggregateCall]:
@@ -85,16 +87,16 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
     asked = read_quantiles(plain)
     if asked is None or extra_clauses(plain, {"this", "expression", "quantile"}):
         raise Unsupported(
-            f"{_spoken(node, place)} cannot be asked in this form",
+            f"{_spoken(node, place)} is not supported in this form",
             at=place,
             hint="write MEDIAN(x) or QUANTILE_CONT(x, 0.9)",
         )
     for fraction in asked.fractions:
         if not 0 <= fraction <= 1:
             raise ProgrammingError(
-                f"a quantile lies between 0 and 1, and {float(fraction):g} does not",
+                f"a quantile must lie between 0 and 1, not {float(fraction):g}",
                 at=place,
-                hint="write QUANTILE_CONT(x, 0.9) for what 90 % are below",
+                hint="write QUANTILE_CONT(x, 0.9) for the value that 90 % lie below",
             )
     value = _where(node.expression.this, asked.value) if isinstance(node, exp.Filter) else asked.value
     argument = _argument(value, lowering, place)
@@ -108,11 +110,11 @@ def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> Aggr
     if asked is None:
         name = _spoken(node, place)
         hint = f"write  {written_instead(name, node)}" if name in INSTEAD else HINT
-        raise Unsupported(f"{name} over many people cannot be asked", at=place, hint=hint)
+        raise Unsupported(f"{name} over many people is not supported", at=place, hint=hint)
     possible = argument_counts(asked.name)
     if len(asked.arguments) not in possible:
         takes = "one column there" if possible[-1] == 1 else f"{' or '.join(map(str, possible))} arguments"
-        raise Unsupported(f"{asked.name} takes {takes}", at=place, hint="ask about one column at a time")
+        raise Unsupported(f"{asked.name} takes {takes}", at=place, hint="query one column at a time")
     values = [_argument(part, lowering, place) for part in asked.arguments]
     if asked.name in OF_NUMBERS:
         values = [_counted(value) for value in values]
@@ -127,7 +129,7 @@ def _counted(value: Expression) -> Expression:
 
 def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expression:
     if has_aggregate(node):
-        raise ProgrammingError("an aggregate cannot stand inside another", at=place, hint=IN_AGGREGATE[1])
+        raise ProgrammingError("aggregates cannot be nested", at=place, hint=IN_AGGREGATE[1])
     return lowering.lower(node)
 
 
@@ -239,7 +241,7 @@ def _window_call(
 ) -> tuple[WindowCall, Properties]:
     """A window function, which must be partitioned by the unit."""
     if extra_clauses(node, {"this", "partition_by", "order", "over", "spec"}):
-        raise refuse("this kind of window cannot be used", node, "write OVER (PARTITION BY unit ORDER BY ...)")
+        raise refuse("this kind of window is not supported", node, "write OVER (PARTITION BY unit ORDER BY ...)")
     call = aggregate_call(node.this, lowering)
     check_per_unit(call, WINDOWS)
     keys = [lowering.lower(part) for part in node.args.get("partition_by") or ()]
@@ -247,7 +249,7 @@ def _window_call(
         raise refuse(
             "a window over rows of people must be partitioned by the unit",
             node,
-            "add the unit to PARTITION BY, or aggregate first: above an aggregate every window can be used",
+            "add the unit to PARTITION BY, or aggregate first: above an aggregate every window is supported",
         )
     order = node.args.get("order")
     ordered = tuple(_ordered(part, lowering) for part in order.expressions) if order is not None else ()
@@ -257,7 +259,7 @@ def _window_call(
 
 
 def _named_window(node: exp.Window, windows: Sequence[exp.Window], refuse: Refuse) -> exp.Window:
-    """OVER w, with what WINDOW w AS (...) says of it."""
+    """OVER w, with the definition from WINDOW w AS (...)."""
     name = node.args.get("alias")
     if name is None:
         return node
@@ -283,14 +285,14 @@ def _frame(spec: exp.Expr, refuse: Refuse) -> Frame:
     end = _frame_end(spec, "end", refuse) if spec.args.get("end") else "CURRENT ROW"
     steps = any(part[0].isdigit() for part in (start, end))
     if kind not in ("ROWS", "RANGE") or spec.args.get("exclude") or (kind == "RANGE" and steps):
-        raise refuse("this frame cannot be used over rows of people", spec.parent or spec, FRAME_HINT)
+        raise refuse("this frame is not supported over rows of people", spec.parent or spec, FRAME_HINT)
     if start == "UNBOUNDED FOLLOWING" or end == "UNBOUNDED PRECEDING" or _side(end) < _side(start):
         raise refuse("a frame ends after it starts", spec.parent or spec, FRAME_HINT)
     return Frame("ROWS" if kind == "ROWS" else "RANGE", start, end)
 
 
 def _frame_end(spec: exp.Expr, key: str, refuse: Refuse) -> str:
-    """CURRENT ROW, UNBOUNDED PRECEDING, 3 FOLLOWING ..., in words of our own."""
+    """CURRENT ROW, UNBOUNDED PRECEDING, 3 FOLLOWING and so on, as a value."""
     value, side = spec.args.get(key), spec.args.get(f"{key}_side")
     if value == "CURRENT ROW":
         return "CURRENT ROW"
@@ -299,7 +301,7 @@ def _frame_end(spec: exp.Expr, key: str, refuse: Refuse) -> str:
             return f"UNBOUNDED {side}"
         if isinstance(value, exp.Literal) and value.is_int and int(value.this) < LARGEST_OFFSET:
             return f"{int(value.this)} {side}"
-    raise refuse("the ends of a frame are constants", spec.parent or spec, FRAME_HINT)
+    raise refuse("the ends of a frame must be constants", spec.parent or spec, FRAME_HINT)
 
 
 def _side(end: str) -> int:

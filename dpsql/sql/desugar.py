@@ -348,7 +348,7 @@ def _replace(node: exp.Expr, pivot: exp.Pivot, text: str, values_of: ValuesOf) -
     source.set("pivots", None)
     alias = source.args.get("alias")
     if len(node.args["pivots"]) > 1 or alias is not None:
-        raise _refuse("one PIVOT behind a subquery can be asked", pivot, "put the first one into a subquery", text)
+        raise _refuse("only one PIVOT may follow a subquery", pivot, "put the first one into a subquery", text)
     if pivot.args.get("unpivot"):
         (field,), (value,) = pivot.args["fields"], pivot.expressions
         query = _unpivot(source, [part.name for part in field.expressions], field.this.name, value.name, text)
@@ -366,7 +366,7 @@ def _pivot(
     values_of: ValuesOf,
 ) -> exp.Select:
     for clause in extra_clauses(pivot, KNOWN | NOTES):
-        raise _refuse(f"PIVOT with {clause.replace('_', ' ')} cannot be asked", pivot, "leave it out", text)
+        raise _refuse(f"PIVOT with {clause.replace('_', ' ')} is not supported", pivot, "remove it", text)
     on = fields[0].this if fields and isinstance(fields[0], exp.In) else fields[0] if fields else None
     values = _pivot_values(fields[0]) if on is not None else []
     if on is not None and not values:
@@ -446,7 +446,7 @@ def _columns(pivot: exp.Expr, source: exp.Expr, text: str, word: str = "PIVOT") 
     query = source.this if isinstance(source, exp.Subquery) else None
     if not isinstance(query, exp.Select) or any(item.is_star for item in query.selects):
         raise _refuse(
-            f"{word} needs to know the columns",
+            f"{word} needs known columns",
             pivot,
             f"name them in a subquery: {word} (SELECT a, b, n FROM t) ON ...",
             text,

@@ -57,7 +57,7 @@ FORMAT = re.compile("|".join(sorted(FORMATS, key=len, reverse=True)) + r'|"[^"]*
 
 
 class Unreadable(Exception):
-    """What has no meaning here; the text says why, the second argument what to write instead."""
+    """SQL without a meaning here; the message says why, the second argument what to write instead."""
 
 
 def format_of(form: str) -> str:
@@ -69,10 +69,10 @@ def format_of(form: str) -> str:
     for piece in FORMAT.findall(form):
         if piece.upper() in FORMATS:
             if piece.upper() in ("MONTH", "DAY", "MON", "DY") and not piece.istitle():
-                raise Unreadable(f"TO_CHAR does not know {piece}", f"write {piece.title()}, or UPPER(TO_CHAR(...))")
+                raise Unreadable(f"TO_CHAR does not support {piece}", f"write {piece.title()}, or UPPER(TO_CHAR(...))")
             codes.append(FORMATS[piece.upper()])
         elif piece.isalpha():
-            raise Unreadable(f"TO_CHAR does not know {piece}", f"it knows {', '.join(FORMATS)}")
+            raise Unreadable(f"TO_CHAR does not support {piece}", f"it supports {', '.join(FORMATS)}")
         else:
             codes.append(piece.strip('"').replace("%", "%%"))
     return "".join(codes)
@@ -97,7 +97,7 @@ def _whole_division(node: exp.Expr) -> exp.Expr:
     """Between integers PostgreSQL cuts off the fraction."""
     if any(_is_fraction(side) for side in (node.this, node.expression)):
         return node
-    raise Unreadable("in PostgreSQL / between whole numbers is a whole number", "write a::float / b, or DIV(a, b)")
+    raise Unreadable("in PostgreSQL, / between integers gives an integer", "write a::float / b, or DIV(a, b)")
 
 
 def _is_fraction(node: exp.Expr) -> bool:
@@ -126,7 +126,7 @@ def _unsized(node: exp.Expr) -> exp.Expr:
     if node.this == exp.DataType.Type.DECIMAL and not node.expressions:
         if isinstance(node.parent, exp.Cast) and has_aggregate(node.parent.this):
             return exp.DataType.build(f"decimal({WIDEST}, {ABOVE})")
-        raise Unreadable("numeric has any number of digits in PostgreSQL", "write numeric(18, 6)")
+        raise Unreadable("in PostgreSQL, numeric has any number of digits", "write numeric(18, 6)")
     return _wide(node)
 
 
@@ -151,7 +151,7 @@ def _sunday_is_one(node: exp.Expr) -> exp.Expr:
     if part == "ISOWEEK":
         return exp.Extract(this=exp.var("WEEK"), expression=day)
     if isinstance(node.this, exp.WeekStart):
-        raise Unreadable("weeks of other days than Sunday have no number here", "write WEEK or ISOWEEK")
+        raise Unreadable("only weeks that start on Sunday can be numbered", "write WEEK or ISOWEEK")
     return node
 
 
@@ -292,7 +292,7 @@ def _is_open(written: str) -> bool:
 
 
 def _call(name: str, count: int, make: Callable[..., exp.Expr]) -> dict[str, Respelled]:
-    """A function that the parser leaves as it is written."""
+    """A function that the parser does not translate."""
 
     def rule(node: exp.Expr) -> exp.Expr:
         return make(*node.expressions) if len(node.expressions) == count else node
@@ -397,7 +397,7 @@ def _parsed(node: exp.Expr) -> exp.Expr:
     try:
         moment = datetime.strptime(text.name, form.name)
     except ValueError:
-        raise Unreadable(f"'{text.name}' is not written as {form.name}", "write DATE '2024-01-31'") from None
+        raise Unreadable(f"'{text.name}' is not in the format {form.name}", "write DATE '2024-01-31'") from None
     kind = "TIMESTAMP" if isinstance(node, exp.StrToTime) else "DATE"
     shown = moment.isoformat(" ") if kind == "TIMESTAMP" else moment.date().isoformat()
     return exp.cast(exp.Literal.string(shown), kind)
@@ -408,7 +408,7 @@ def _to_date(node: exp.Expr) -> exp.Expr:
     if node.args.get("format") is None:
         return exp.cast(node.this, "DATE")
     if not isinstance(node.this, exp.Literal):
-        raise Unreadable("TO_DATE takes a constant text", "write CAST(text AS DATE), which reads '2024-01-31'")
+        raise Unreadable("TO_DATE takes a constant string", "CAST(text AS DATE) reads '2024-01-31'")
     return _parsed(node)
 
 
@@ -417,7 +417,7 @@ def _spelled_date(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
 
     def rule(text: exp.Expr, form: exp.Expr) -> exp.Expr:
         if not (isinstance(form, exp.Literal) and form.is_string):
-            raise Unreadable("the format of a date is a constant text", "write TO_DATE('31.01.2024', 'DD.MM.YYYY')")
+            raise Unreadable("a date format must be a constant string", "write TO_DATE('31.01.2024', 'DD.MM.YYYY')")
         return _to_date(kind(this=text, format=exp.Literal.string(format_of(form.name))))
 
     return rule
@@ -428,7 +428,7 @@ def _range_bucket(node: exp.Expr) -> exp.Expr:
     ends = node.expression.expressions if isinstance(node.expression, exp.Array) else []
     numbers = [float(end.name) if isinstance(end, exp.Literal) and not end.is_string else None for end in ends]
     if not numbers or None in numbers or numbers != sorted(numbers):  # type: ignore[type-var]
-        raise Unreadable("RANGE_BUCKET takes a list of rising numbers", "write RANGE_BUCKET(x, [0, 10, 20])")
+        raise Unreadable("RANGE_BUCKET takes a list of increasing numbers", "write RANGE_BUCKET(x, [0, 10, 20])")
     steps = [
         exp.If(this=exp.LT(this=copied(node.this), expression=copied(end)), true=exp.Literal.number(count))
         for count, end in enumerate(ends)
@@ -562,7 +562,7 @@ def _short_name(code: str) -> Respelled:
 def _by_case(node: exp.Expr) -> exp.Expr:
     """The parser takes a third argument for Snowflake's way to pass over case, where DuckDB has a cutoff."""
     if node.args.get("case_insensitive"):
-        raise Unreadable("JARO_WINKLER_SIMILARITY takes two texts", "leave the third argument out")
+        raise Unreadable("JARO_WINKLER_SIMILARITY takes two texts", "omit the third argument")
     return node
 
 
@@ -632,4 +632,4 @@ RULES: dict[type[exp.Expr], Respelled] = {
 def dialect_named(name: object) -> str:
     if isinstance(name, str) and name.lower() in DIALECTS:
         return name.lower()
-    raise ProgrammingError(f"there is no dialect {name!r}", hint=f"these are known: {', '.join(DIALECTS)}")
+    raise ProgrammingError(f"unknown dialect {name!r}", hint=f"available: {', '.join(DIALECTS)}")

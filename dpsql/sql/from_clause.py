@@ -87,17 +87,20 @@ class PreservedSide:
     ) -> Relation:
         """The public rows whose keys are the groups of a release over the inner join."""
         if not all(self._is_public(key) for key in keys):
-            raise self.refuse("a key is not theirs", "group by columns of the public side, or use an inner join")
+            raise self.refuse(
+                "a key is not one of their columns", "group by columns of the public side, or use an inner join"
+            )
         relation = self._filtered(conditions)
         counted = [call for call in calls if not self._adds_nothing(call)]
         if not self.is_inner(conditions) and any(call.name != "COUNT" or call.arguments for call in counted):
             raise self.refuse(
-                "an aggregate counts these too", "aggregate a column of the private table: SUM(v.minutes), COUNT(v.id)"
+                "an aggregate would count these too",
+                "aggregate a column of the private table: SUM(v.minutes), COUNT(v.id)",
             )
         return relation
 
     def _adds_nothing(self, call: AggregateCall) -> bool:
-        """Whether these rows leave the aggregate as it is."""
+        """Whether these rows leave the aggregate unchanged."""
         if any(map(self._vanishes, call.arguments)):
             return True
         values = [self._value(argument) for argument in call.arguments]
@@ -120,7 +123,7 @@ class PreservedSide:
                 relation = Filter(relation, condition)
             elif not self.never_true(condition):
                 raise self.refuse(
-                    "the WHERE may choose these", "compare columns of the private table, or use an inner join"
+                    "the WHERE might select these", "compare columns of the private table, or use an inner join"
                 )
         return relation
 
@@ -193,7 +196,7 @@ class JoinStep:
     at: Place | None
 
     def pairs(self, left: PrivateRows) -> list[Expression]:
-        """What USING says."""
+        """The pairs of columns in USING."""
         return [equal(left.columns[name], self.rows.columns[name]) for name in self.using]
 
 
@@ -215,7 +218,7 @@ class Source:
 
     @property
     def conditions(self) -> list[exp.Expr]:
-        """What ON says, join by join."""
+        """The ON conditions, join by join."""
         return [step.on for step in self.steps if step.on is not None]
 
     def has(self, node: exp.Column) -> bool:
@@ -276,7 +279,9 @@ def read_step(rows: PrivateRows, node: exp.Join, left: Mapping[str, Column | Non
     natural = node.method == "NATURAL"
     known = {"this", "side", "kind", "on", "using", *(["method"] if natural else [])}
     if extra_clauses(node, known) or node.kind not in ("", "INNER", "OUTER", "CROSS"):
-        raise Unsupported("this kind of join cannot be asked", at=at, hint="use INNER, LEFT, RIGHT, FULL or CROSS JOIN")
+        raise Unsupported(
+            "this kind of join is not supported", at=at, hint="use INNER, LEFT, RIGHT, FULL or CROSS JOIN"
+        )
     using = tuple(name.name.lower() for name in node.args.get("using") or ())
     if natural:
         using = tuple(name for name in rows.plain_columns if name in left)
@@ -296,7 +301,7 @@ def _together(left: PrivateRows, step: JoinStep, condition: Expression | None, w
         # An inner join has no sides.
         left, right, step = right, left, replace(step, rows=left)
     if right.kept is not None:
-        raise right.kept.refuse("is joined again", "let it be the first item of FROM, or use an inner join")
+        raise right.kept.refuse("is joined again", "make it the first item of FROM, or use an inner join")
     public = (
         _preserved_public_side(left, step) if left.kept is None else _preserved_again(left.kept, step, condition, where)
     )
@@ -375,7 +380,7 @@ def _within_units(
 def _cross_unit_join(
     left: PrivateRows, step: JoinStep, condition: Expression | None, where: list[Expression]
 ) -> PrivateRows:
-    """Rows of different units, with equal keys or compared otherwise: aggregates/cross_unit.py may count them."""
+    """A join of different units' rows, by equal keys or another comparison, for aggregates/cross_unit.py to count."""
     right = step.rows
     parts = [*(conjuncts(condition) if condition is not None else ()), *(where if step.kind == "INNER" else ())]
     sides = [frozenset(column.name for column in rows.columns.values()) for rows in (left, right)]
@@ -411,7 +416,7 @@ def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tupl
 
 
 def same_unit_said(left: PrivateRows, right: PrivateRows) -> str:
-    """What the condition should say; nothing where a subquery leaves the unit out, which it has to select first."""
+    """The equality of units that the condition lacks; none if a subquery does not select its unit."""
     mine, its = left.unit_names, right.unit_names
     if not (mine and its):
         # Over a foreign key that leads both to their unit, if there is one.
@@ -427,7 +432,7 @@ def _common_keys(left: PrivateRows, right: PrivateRows) -> Iterator[tuple[list[s
 
 
 def same_unit(part: Expression, left: PrivateRows, right: PrivateRows) -> bool:
-    """Whether the part says that a row of each side belongs to the same unit."""
+    """Whether the condition requires that the rows of both sides belong to the same unit."""
     return any(True for _ in _told_alike(part, left, right))
 
 
@@ -442,7 +447,7 @@ def _told_alike(part: Expression, left: PrivateRows, right: PrivateRows) -> Iter
 
 
 def _is_by_unit(part: Expression, left: PrivateRows, right: PrivateRows) -> bool:
-    """Whether the part says nothing more than that the units are the same."""
+    """Whether the condition only equates the units."""
     return any(left.is_unit(mine) and right.is_unit(its) for mine, its in _told_alike(part, left, right))
 
 
@@ -457,7 +462,7 @@ def _preserved_again(
             return beside
         if any(map(kept.never_true, meets)):
             return kept if step.kind == "LEFT" else None
-    raise kept.refuse("is joined again", "let this join be the last one, or use an inner join")
+    raise kept.refuse("is joined again", "make this join the last one, or use an inner join")
 
 
 def _preserved_public_side(left: PrivateRows, step: JoinStep) -> PreservedSide | None:
@@ -519,7 +524,7 @@ def _item(node: exp.Expr, named: Named, resolver: Resolver) -> Item:
         return PublicQuery(None)
     else:
         raise resolver.refuse(
-            "FROM cannot read this", node, "read declared tables (SHOW TABLES), and subqueries and joins of them"
+            "FROM does not support this", node, "read declared tables (SHOW TABLES), and subqueries and joins of them"
         )
     alias = node.args.get("alias")
     return found if alias is None else with_column_names(found, alias, resolver.place(alias))

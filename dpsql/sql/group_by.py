@@ -57,7 +57,7 @@ def read_grouping(select: exp.Select, scope: Scope) -> Grouping:
     for clause in extra_clauses(group, {"expressions", "all"}):
         keys = ", ".join(item.sql(dialect="duckdb") for item in group.expressions)
         words = f"GROUP BY {clause.upper()} ({keys})" if clause in ("rollup", "cube") else "a plain GROUP BY"
-        raise scope.resolver.refuse(f"{clause.upper()} cannot be asked in this form", group, f"write {words}")
+        raise scope.resolver.refuse(f"{clause.upper()} is not supported in this form", group, f"write {words}")
     if group.args.get("all"):
         return Grouping(tuple(unaliased(item) for item in items if not has_aggregate(item)))
     grouped, sets = _grouping_sets(group)
@@ -146,7 +146,7 @@ class Groups:
 
     @cached_property
     def calls(self) -> list[AggregateCall]:
-        """What is asked twice is computed once."""
+        """The distinct aggregate calls."""
         lists = (calls if isinstance(calls, list) else [calls] for calls in self.asked.values())
         return list(dict.fromkeys(call for calls in lists for call in calls))
 
@@ -206,8 +206,9 @@ def _refuse_clauses(groups: Groups, select: exp.Select) -> None:
     refuse_order(
         groups.below,
         select,
-        "groups of one person each: the first of them would be people",
-        "count them: SELECT COUNT(*) FROM (SELECT ... GROUP BY the unit) WHERE n > 300; or group by what people share",
+        "each group is one person, so choosing some would single out people",
+        "count them: SELECT COUNT(*) FROM (SELECT ... GROUP BY the unit) WHERE n > 300; or group by values that "
+        "people share",
     )
     refuse_preserved_side(groups.below)
     for clause in ("qualify", "distinct"):

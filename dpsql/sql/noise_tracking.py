@@ -159,7 +159,7 @@ class NoiseInExpressions:
         )
 
     def reads(self, *parts: exp.Expr | None) -> bool:
-        """Whether what is noisy has a say."""
+        """Whether it depends on a noisy value."""
         return any(made.kind for part in parts if part is not None for made in self._parts(part))
 
     def made(self, item: exp.Expr) -> Made:
@@ -301,7 +301,7 @@ def _aggregates(item: exp.Expr) -> bool:
 
 
 def _by_number(number: exp.Expr, items: Sequence[Item]) -> Item | None:
-    """What it stands for in ORDER BY 1 or GROUP BY 1."""
+    """The column that a number refers to in ORDER BY 1 or GROUP BY 1."""
     place = int(number.this) if isinstance(number, exp.Literal) and number.is_int else 0
     return items[place - 1] if 1 <= place <= len(items) else None
 
@@ -341,7 +341,7 @@ ONE_ROW = "(SELECT 1) AS _one_row"
 
 @dataclass(frozen=True)
 class PropagatedError:
-    """The columns of an answer, and its query with replicas beside them."""
+    """The columns of an answer, and its query with their replicas."""
 
     query: exp.Query = field(repr=False)
     tables: Mapping[str, NoisyRows] = field(repr=False)
@@ -526,7 +526,7 @@ def _columns(
 
 
 def _all_columns(item: exp.Expr, sources: Mapping[str, NoisyRows], by_place: bool) -> list[tuple[str, Made]]:
-    """What a star stands for: replicas come with it."""
+    """The columns of a star, with their replicas."""
     star, table = item.find(exp.Star), item.args.get("table")
     if star is None or any(star.args.values()) or (table is not None and table.name.lower() not in sources):
         raise UnknownError("*")

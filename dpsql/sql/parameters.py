@@ -73,7 +73,7 @@ def bind(tree: exp.Query, parameters: Parameters, elsewhere: Collection[str], te
     for node in marks:
         if node.name not in given:
             raise ProgrammingError(
-                f"there is no value for the parameter {_shown(node.name)}",
+                f"the parameter {_shown(node.name)} has no value",
                 at=place_of(node, text),
                 hint="give one value for each parameter",
             )
@@ -88,17 +88,17 @@ def _by_name(parameters: Parameters, names: set[str]) -> dict[str, object]:
         raise ProgrammingError(f"parameters are either {' or '.join(sorted(ways))}, not both", hint=ONE_WAY)
     if given:
         if ways - {"$name"}:
-            raise ProgrammingError("the values have names, and the parameters none", hint="write $name in the query")
+            raise ProgrammingError("the values have names, but the parameters do not", hint="write $name in the query")
         for name in given:
             if name not in names:
-                raise ProgrammingError(f"the query has no parameter {_shown(name)}", hint="leave its value out")
+                raise ProgrammingError(f"the query has no parameter {_shown(name)}", hint="omit its value")
         return dict(zip(given, values, strict=True))
     if ways == {"$name"}:
-        raise ProgrammingError("the parameters have names, and the values none", hint='give them as {"name": value}')
+        raise ProgrammingError("the parameters have names, but the values do not", hint='give them as {"name": value}')
     wanted = max(map(int, names)) if ways == {"$1"} else len(names)
     if len(values) > wanted or (len(values) < wanted and ways != {"$1"}):
         wants, got = several(wanted, "parameter", "parameters"), several(len(values), "value was", "values were")
-        raise ProgrammingError(f"the query has {wants}, and {got} given", hint="give one value for each")
+        raise ProgrammingError(f"the query has {wants}, but {got} given", hint="give one value for each")
     first = 1 if ways == {"$1"} else 0
     return {f"{'' if first else MARK}{number}": value for number, value in enumerate(values, first)}
 
@@ -120,7 +120,7 @@ def _put(node: exp.Expr, value: object, text: str) -> None:
     if len(value) > LONGEST_LIST:
         raise ProgrammingError(
             f"a list has more than {LONGEST_LIST:,} values",
-            hint="let them be a public table, and write IN (SELECT x FROM it)",
+            hint="put them in a public table, and write IN (SELECT x FROM that_table)",
         )
     if any(part is None for part in value):
         raise ProgrammingError(
@@ -132,9 +132,7 @@ def _put(node: exp.Expr, value: object, text: str) -> None:
     elif isinstance(above, exp.Any | exp.All | exp.Unnest | exp.Explode):
         node.replace(exp.Array(expressions=values))
     else:
-        raise ProgrammingError(
-            "a list can only stand behind IN", at=place_of(node, text), hint="write x IN ?, or = ANY (?)"
-        )
+        raise ProgrammingError("a list can only follow IN", at=place_of(node, text), hint="write x IN ?, or = ANY (?)")
 
 
 def _into_in(node: exp.In, values: list[exp.Expr]) -> None:
@@ -152,12 +150,12 @@ def check_parameters(parameters: Sequence[object]) -> None:
     lengths = [len(value) for value in values if isinstance(value, str)]
     if max(lengths, default=0) > LONGEST_PARAMETER:
         raise ProgrammingError(
-            f"a parameter is longer than {LONGEST_PARAMETER:,} characters", hint="compare with a shorter text"
+            f"a parameter is longer than {LONGEST_PARAMETER:,} characters", hint="compare with a shorter string"
         )
     if sum(lengths) > LONGEST_PARAMETERS:
         raise ProgrammingError(
             f"all parameters together are longer than {LONGEST_PARAMETERS:,} characters",
-            hint="ask it in several queries",
+            hint="split it into several queries",
         )
 
 
@@ -167,11 +165,11 @@ def check_text(text: str) -> None:
     try:
         text.encode()
         if "\0" in text:
-            problem = "the text holds a NUL character"
+            problem = "the string contains a NUL character"
     except UnicodeEncodeError:
-        problem = "the text holds half of a character (a lone surrogate)"
+        problem = "the string contains half of a character (a lone surrogate)"
     if problem is not None:
-        raise SqlSyntaxError(problem, hint="write the character itself")
+        raise SqlSyntaxError(problem, hint="write the whole character")
 
 
 def literal(value: object) -> exp.Expr:
@@ -192,7 +190,7 @@ def literal(value: object) -> exp.Expr:
             return exp.Paren(this=exp.Neg(this=number)) if value < 0 else number
     raise ProgrammingError(
         f"a parameter cannot be {type(value).__name__} {value!r}"[:120],
-        hint="give numbers, texts, booleans, dates, timestamps or None",
+        hint="pass numbers, strings, booleans, dates, timestamps or None",
     )
 
 

@@ -165,7 +165,7 @@ CLAUSES = {"expressions", "from_", "joins", "where"}
 
 @dataclass(frozen=True)
 class PerKey:
-    """The grouped query, and what stands for the subquery in terms of its columns."""
+    """The grouped query, and the expression over its columns that replaces the subquery."""
 
     grouped: exp.Select
     keys: tuple[tuple[str, exp.Expr], ...]

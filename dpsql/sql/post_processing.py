@@ -126,7 +126,7 @@ class PostProcessing:
         )
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
-        """What an alias stands for, unless it is (also) a column."""
+        """The expression of an alias, unless the name is also a column."""
         node = unaliased(node)
         for _ in self.scope.aliases:
             if not isinstance(node, exp.Column) or self.scope.is_column(node):
@@ -172,7 +172,7 @@ class PostProcessing:
         asked = self.groups.asked.get(id(call))
         if asked is None or isinstance(asked, list):
             raise self.scope.resolver.refuse(
-                "a report is about one aggregate", node, "write COUNT(*, report_format => JSON)"
+                "a report covers one aggregate", node, "write COUNT(*, report_format => JSON)"
             )
         low, high = self.groups.bounds(asked)
         ends = [exp.Anonymous(this=end, expressions=[call]) for end in INTERVAL_ENDS]
@@ -233,7 +233,7 @@ def is_made_of(node: exp.Expr, keys: Collection[str]) -> bool:
 
 
 def _by_keys(ordered: exp.Expr, finish: exp.Select, keys: Collection[str]) -> bool:
-    """A place or a name stands for a column of the answer."""
+    """Resolves positions and names in ORDER BY to columns of the answer."""
     by = ordered.this
     if isinstance(by, exp.Literal) and by.is_int and 1 <= int(by.this) <= len(finish.expressions):
         return is_made_of(finish.expressions[int(by.this) - 1], keys)
@@ -310,7 +310,7 @@ def _sentence(column: DeclaredColumn, constant: str) -> str:
     elif len(values) <= FEW:
         hint = "it has " + ", ".join(f"'{value}'" for value in values.values())
     else:
-        hint = f"it has {len(values):,} others"
+        hint = f"it has {len(values):,} other values"
     return f"no row has {column.name} '{constant}': {hint}"
 
 

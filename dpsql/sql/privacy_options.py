@@ -71,7 +71,7 @@ def closing_of(tokens: list[Token], opening: int, text: str) -> int:
 
 
 def argument_end(tokens: list[Token], start: int, end: int) -> int:
-    """Where the argument that begins there ends: at the next comma that stands in no parentheses."""
+    """The end of the argument that begins there: the next comma outside parentheses."""
     depth = 0
     for i in range(start, end):
         depth += is_at(tokens, i, TokenType.L_PAREN) - is_at(tokens, i, TokenType.R_PAREN)
@@ -148,7 +148,7 @@ def number_clauses(tree: exp.Expr | None) -> None:
 
 
 def clause_of(select: exp.Expr) -> int | None:
-    """The number of the clause that speaks for a SELECT: its own, or that of the nearest one around it."""
+    """The number of the clause that applies to a SELECT: its own, or that of the nearest enclosing SELECT."""
     around: exp.Expr | None = select
     while around is not None:
         if CLAUSE in around.meta:
@@ -158,7 +158,7 @@ def clause_of(select: exp.Expr) -> int | None:
 
 
 def _clause_at(first: int, tokens: list[Token], text: str, parameters: Mapping[str, object]) -> tuple[SqlOptions, int]:
-    """What the clause says, and where the query goes on."""
+    """The options of the clause, and the position after it."""
     known = _clause_options(tokens, first, text)
     found, after = _listed(tokens, first + 2, known, text, parameters)
     depth = sum(is_at(tokens, i, TokenType.L_PAREN) - is_at(tokens, i, TokenType.R_PAREN) for i in range(first))
@@ -314,7 +314,7 @@ def _clamped_at(position: int, tokens: list[Token], text: str) -> list[Token]:
     function = tokens[opening - 1].text.upper() if opening > 0 else ""
     if function not in ANONYMIZED or middle is None:
         raise SqlSyntaxError(
-            "CLAMPED BETWEEN cannot be read here",
+            "CLAMPED BETWEEN is not allowed here",
             at=place_between(word, tokens[position + 1], text),
             hint="write ANON_SUM(x CLAMPED BETWEEN 0 AND 500)",
         )
@@ -344,7 +344,7 @@ def _with_argument_at(position: int, tokens: list[Token], text: str) -> list[Tok
     behind = opening > 0 and is_at(tokens, position - 1, TokenType.COMMA)
     if not behind or not is_at(tokens, position + 2, TokenType.L_PAREN):
         raise SqlSyntaxError(
-            f"{name.text} cannot be read here", at=place, hint=f"write SUM(x, {name.text} => (0, 500))"
+            f"{name.text} is not allowed here", at=place, hint=f"write SUM(x, {name.text} => (0, 500))"
         )
     end = closing_of(tokens, position + 2, text)
     middle = argument_end(tokens, position + 3, end)
@@ -400,7 +400,7 @@ def _report_at(tokens: list[Token], start: int, end: int, form: Token, text: str
     opening = opening_of(tokens, start)
     if form.text.upper() != "JSON" or opening < 1:
         raise Unsupported(
-            "a report is given as JSON", at=place_between(form, form, text), hint="write report_format => JSON"
+            "reports are only available as JSON", at=place_between(form, form, text), hint="write report_format => JSON"
         )
     closing = closing_of(tokens, opening, text)
     report = [instead(form, TokenType.VAR, REPORT), instead(form, TokenType.L_PAREN, "(")]
@@ -421,7 +421,7 @@ def _renamed(tokens: list[Token], text: str) -> list[Token]:
             renamed.append(instead(token, TokenType.VAR, ANONYMIZED[name][0]))
         else:
             raise Unsupported(
-                f"{name} cannot be asked",
+                f"{name} is not supported",
                 at=place_between(token, token, text),
                 hint="these can: " + ", ".join(ANONYMIZED),
             )

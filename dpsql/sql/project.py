@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 # -- people shown ------------------------------------------------------------------------------------------------------
 # What is said where a query would show people's rows as they are, or groups of one person each.
 
-SHOWS_ROWS = "the query would show rows of people as they are"
+SHOWS_ROWS = "the query would show individual rows of people"
 SHOWS_GROUPS = "each group would be one person's"
-AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
-SHARED = "group by what people share, or ask about all of them"
+AGGREGATE_FIRST = "aggregate: COUNT(*), SUM(x), AVG(x)"
+SHARED = "group by values that people share, or aggregate over everybody"
 
 
 def people_shown(query: exp.Expr, problem: str, schema: Schema) -> tuple[str, exp.Expr, str]:
@@ -42,7 +42,7 @@ def people_shown(query: exp.Expr, problem: str, schema: Schema) -> tuple[str, ex
     if table is None:
         return problem, query, AGGREGATE_FIRST
     declared = f"; DESCRIBE {table} lists its columns" if schema.table(table) is not None else ""
-    return problem, query, f"let it aggregate: SELECT COUNT(*) FROM {table}{declared}"
+    return problem, query, f"aggregate: SELECT COUNT(*) FROM {table}{declared}"
 
 
 def _counted(select: exp.Expr) -> str:
@@ -94,7 +94,7 @@ def project(below: Filtered, select: exp.Select) -> PrivateRows:
 
 
 def _chosen(below: Filtered, select: exp.Select) -> exp.Expr | None:
-    """What QUALIFY says, or DISTINCT ON (unit) ... ORDER BY day: the row with number 1 in a window of each unit."""
+    """The condition of QUALIFY, or of DISTINCT ON (unit) ... ORDER BY day: row number 1 in a window per unit."""
     qualify, keys = select.args.get("qualify"), _distinct_on(select)
     if not keys:
         return _without_aliases(qualify.this, below.scope) if qualify is not None else None
@@ -139,7 +139,7 @@ def refuse_order(below: Filtered, select: exp.Select, rows: str, hint: str) -> N
 
 def refuse_preserved_side(below: Filtered) -> None:
     if below.rows.kept is not None:
-        raise below.rows.kept.refuse("they belong to nobody", "aggregate right here, or use an inner join")
+        raise below.rows.kept.refuse("rows that belong to no person", "aggregate here, or use an inner join")
 
 
 def output_rows(rows: PrivateRows, columns: dict[str, Expression]) -> PrivateRows:

@@ -87,9 +87,9 @@ def refuse_people_apart(groups: Groups) -> None:
         if rows.tells_unit(key):
             what, hint = "totals over groups of one person each", "group by the unit in a subquery, without totals"
         else:
-            what = "the key tells people apart, and is NULL for some, who would be one group"
+            what = "the key identifies people but is NULL for some, who would become one group"
             hint = "COALESCE the units of both sides of the outer join, or add WHERE ... IS NOT NULL"
-        raise groups.below.scope.resolver.refuse(f"{what}: this cannot be asked", item, hint)
+        raise groups.below.scope.resolver.refuse(f"{what}: this is not supported", item, hint)
 
 
 def refuse_equal_keys(groups: Groups) -> None:
@@ -98,7 +98,7 @@ def refuse_equal_keys(groups: Groups) -> None:
         raise groups.below.scope.resolver.refuse(
             "two keys of the totals are the same expression",
             groups.items[-1],
-            "name it once, and SELECT it again outside",
+            "name it once, and repeat it in an outer SELECT",
         )
 
 
@@ -136,7 +136,7 @@ def _release(groups: Groups, select: exp.Select) -> PublicQuery:
         clause=clause_of(select),
     )
     if kept is not None and released.listed_once and not groups.keys:
-        raise kept.refuse("COUNT(*) counts these too", "write COUNT(v.id), or group by the key")
+        raise kept.refuse("COUNT(*) would count these too", "write COUNT(v.id), or group by the key")
     released = as_reports(released)
     # Subqueries in the SELECT list have been numbered by now.
     if released.reports is not None and released.reports.is_free:
@@ -219,7 +219,7 @@ WORDS: dict[type[exp.Expr], str] = {exp.Union: "UNION", exp.Intersect: "INTERSEC
 def combined(node: exp.SetOperation, left: PrivateRows, right: PrivateRows, refuse: Refuse) -> PrivateRows:
     word = WORDS[type(node)]
     if extra_clauses(node, {"this", "expression", "distinct", "with_", "by_name"}):
-        raise refuse(f"{word} of rows of people with more clauses cannot be asked", node, "leave them out")
+        raise refuse(f"{word} of rows of people with more clauses is not supported", node, "remove them")
     if not node.args.get("distinct"):
         word += " ALL"
     for kept in (left.kept, right.kept):
@@ -235,7 +235,7 @@ def combined(node: exp.SetOperation, left: PrivateRows, right: PrivateRows, refu
     if len(mine) != len(its):
         raise refuse(f"{word} of {len(mine)} columns and {len(its)}", node, "select the same columns on both sides")
     if left.unit_type != right.unit_type:
-        raise refuse("the units of the two sides are of different types", node, "combine tables of one unit")
+        raise refuse("the units of the two sides have different types", node, "combine tables of one unit")
     pairs = [(internal_name(name), column, other) for (name, column), other in zip(mine, its, strict=True)]
     keys = {
         name: key
@@ -299,7 +299,7 @@ SELECT_CLAUSES = {
     "with_",
 }
 CLAUSES = {"pivots": "PIVOT", "sample": "SAMPLE"}
-WHOLE_TABLES = "read whole tables and choose with WHERE; above an aggregate all of SQL can be used"
+WHOLE_TABLES = "read whole tables and filter with WHERE; above an aggregate all of SQL is supported"
 INSTEAD_OF = {
     "pivots": "write a column for each value: COUNT_IF(x = 'a') AS a, COUNT_IF(x = 'b') AS b",
 }
@@ -328,12 +328,13 @@ class Resolver:
         return Unsupported(what, at=self.place(node), hint=hint)
 
     def number_of(self, aggregate: Aggregate, unit_columns: frozenset[str]) -> int:
-        """The release's number; what is asked twice is released once."""
+        """The release's number; equal releases share one."""
         release = (aggregate, unit_columns)
         if release not in self.releases:
             if len(self.releases) == MOST_RELEASES:
                 raise Unsupported(
-                    f"the query aggregates more than {MOST_RELEASES} times over people", hint="ask in several queries"
+                    f"the query aggregates more than {MOST_RELEASES} times over people",
+                    hint="split it into several queries",
                 )
             self.releases.append(release)
         return self.releases.index(release)
@@ -347,13 +348,13 @@ class Resolver:
         desugar(tree, self.is_public)
         for node in stray_bounds(tree):
             raise self.refuse(
-                "bounds are for an aggregate", node, "write SUM(x, contribution_bounds_per_row => (0, 5))"
+                "bounds belong to an aggregate", node, "write SUM(x, contribution_bounds_per_row => (0, 5))"
             )
         post_processing = self.answer(tree, {}, refusal=SHOWS_ROWS)
         for node in nodes_of(post_processing, exp.Anonymous):
             if is_wrapper(node):
                 raise self.refuse(
-                    "bounds are for aggregates over people", node, "this one is over answers: leave them out"
+                    "bounds apply only to aggregates over people", node, "this one is over answers: remove them"
                 )
             if is_interval_end(node) and INNER not in node.meta:
                 raise self.refuse(
@@ -382,7 +383,7 @@ class Resolver:
         if isinstance(node, exp.SetOperation):
             return self.set_operation(node, named)
         if not isinstance(node, exp.Select):
-            raise self.refuse("this cannot be asked here", node, "write a SELECT")
+            raise self.refuse("this is not supported here", node, "write a SELECT")
         named = self.with_clause(node, named)
         items = from_items(node, named, self)
         if not any(isinstance(item, PrivateRows) for item in items):
@@ -403,12 +404,12 @@ class Resolver:
         if clause is None:
             return named
         if clause.args.get("recursive"):
-            raise self.refuse("WITH RECURSIVE cannot be asked", clause, "write the steps as ordinary WITH queries")
+            raise self.refuse("WITH RECURSIVE is not supported", clause, "write the steps as ordinary WITH queries")
         known = dict(named)
         for part in list(clause.expressions):
             if part.alias.lower().startswith(RESERVED):
                 raise self.refuse(
-                    f'names that start with "{RESERVED[0]}" or "{RESERVED[1]}" are our own',
+                    f'names that start with "{RESERVED[0]}" or "{RESERVED[1]}" are reserved',
                     part.args["alias"],
                     "use another name",
                 )
@@ -433,7 +434,7 @@ class Resolver:
         for side, found in ((node.left, left), (node.right, right)):
             if isinstance(found, PrivateRows):
                 raise self.refuse(
-                    f"{node.key.upper()} of rows of people and of an answer cannot be asked", side, AGGREGATE_FIRST
+                    f"{node.key.upper()} of people's rows with an answer is not supported", side, AGGREGATE_FIRST
                 )
             side.replace(found.tree or side)
         self.resolve_nested(node, named)
@@ -507,16 +508,16 @@ class Resolver:
                 scan = declared_rows(table, self.schema, self.guarantees, reports=False).relation
                 assert isinstance(scan, Scan)
                 if scan.unit is not None:  # every reading of it should have been resolved
-                    raise Unsupported(f'"{name}" cannot be read there', hint="name its aggregate in a WITH query")
+                    raise Unsupported(f'"{name}" is not visible there', hint="name its aggregate in a WITH query")
                 yield scan
 
     def only(self, node: exp.Expr, keys: set[str]) -> None:
-        """Refuses TABLESAMPLE, PIVOT and whatever else stands beside what is understood."""
+        """Refuses TABLESAMPLE, PIVOT and any other clause that is not supported."""
         for clause in extra_clauses(node, keys):
             value = node.args[clause]
             word = CLAUSES.get(clause, clause.upper().rstrip("_"))
             raise self.refuse(
-                f"{word} cannot be used over rows of people",
+                f"{word} is not supported over rows of people",
                 value if isinstance(value, exp.Expr) else node,
                 INSTEAD_OF.get(clause, WHOLE_TABLES),
             )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MOST_ANSWERS = 4096
 """Combinations of answers that are estimated together; beside private columns also combinations of reports."""
-COUNTED = "count rows, or AVG and SUM what is computed from collected columns alone: COUNT(*), AVG(CASE ... END)"
+COUNTED = "count rows, or use AVG and SUM on collected columns only: COUNT(*), AVG(CASE ... END)"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Lifted:
             raise Unsupported(
                 f"{named} holds randomised reports, and cannot be combined with other columns row by row",
                 at=_place(expression, self.seen),
-                hint="put each into a condition of its own (joined by AND in WHERE), or make both keys of GROUP BY",
+                hint="put each in its own condition (joined by AND in WHERE), or make both keys of GROUP BY",
             )
         renamed: dict[Expression, Column] = {
             column: self.seen[column.name].column for column in columns_of(expression) if column.name in self.seen
@@ -194,13 +194,15 @@ def _check(aggregate: Aggregate, lifted: Lifted) -> None:
         raise Unsupported(
             "an aggregate of randomised reports cannot read another answer",
             at=at,
-            hint="ask for that first, and write the number into the query",
+            hint="query that first, and write the number into this query",
         )
     if not aggregate.calls:
         raise Unsupported("randomised reports do not reveal which answers occur", hint="count them: COUNT(*)")
     if aggregate.totals:
         raise Unsupported(
-            "totals of groups by randomised reports cannot be asked", at=at, hint="ask without ROLLUP, CUBE or SETS"
+            "totals over groups of randomised reports are not supported",
+            at=at,
+            hint="remove ROLLUP, CUBE or GROUPING SETS",
         )
     if aggregate.listed is not None:
         raise Unsupported("an outer join cannot keep groups of randomised reports", at=at, hint="use an inner join")
@@ -211,12 +213,12 @@ def _check_size(reports: RandomizedResponses) -> None:
         names = ", ".join(f'"{report.declared}"' for report in reports.columns)
         raise Unsupported(
             f"{names}: {reports.answer_count:,} combinations of answers are too many to estimate",
-            hint=f"ask about fewer collected columns at once: up to {MOST_ANSWERS:,} combinations",
+            hint=f"use fewer collected columns at once, up to {MOST_ANSWERS:,} combinations",
         )
     bits = [len(report.collected.values) for report in reports.columns if report.collected.is_bits]
     if not reports.is_free and 2 ** sum(bits) * reports.answer_count > MOST_ANSWERS:
         raise Unsupported(
-            "reports with this many bits cannot be counted with noise, together with private columns",
+            "reports with this many bits cannot be combined with private columns",
             hint="query collected columns alone, which is free; or collect with  mechanism: kary",
         )
 

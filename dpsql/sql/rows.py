@@ -48,7 +48,7 @@ def release_name(number: int) -> str:
 
 
 def reports_name(number: int) -> str:
-    """The table under which the post-processing reads what was estimated from reports that are counted as they are."""
+    """The table from which the post-processing reads the estimates of exactly counted reports."""
     return f"_reports_{number}"
 
 
@@ -325,7 +325,7 @@ def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bo
 
 
 def _reports(column: DeclaredColumn) -> ScanColumn:
-    """The reports of a collected column, under a name that no query can say."""
+    """The reports of a collected column, under a name that no query can use."""
     assert column.collected is not None
     bits = len(column.collected.values) if column.collected.is_bits else 0
     if bits > LISTED_BITS:
@@ -353,10 +353,11 @@ def unit_of(table: Table, schema: Schema, engine: Guarantees) -> Unit | None:
 
 def _several_people(table: Table, hop: Hop) -> SchemaError:
     return SchemaError(
-        f'tables.{table.name}.unit: nothing keeps "{hop.to_table}.{hop.to_column}" unique, so a row may belong to '
-        "several people",
-        hint=f"ALTER TABLE {hop.to_table} ADD PRIMARY KEY ({hop.to_column}); or lead to a column that a PRIMARY KEY or "
-        f"UNIQUE keeps so; where nothing enforces one (Spark, views), give {table.name} a column of the person",
+        f'tables.{table.name}.unit: nothing enforces that "{hop.to_table}.{hop.to_column}" is unique, so a row may '
+        "belong to several people",
+        hint=f"ALTER TABLE {hop.to_table} ADD PRIMARY KEY ({hop.to_column}); or refer to a column with a PRIMARY "
+        f"KEY or UNIQUE constraint; where nothing enforces one (Spark, views), give {table.name} a column that "
+        "identifies the person",
     )
 
 
@@ -388,7 +389,7 @@ def _unit_keys(table: Table, schema: Schema) -> dict[str, UnitKey]:
 
 
 def declared_properties(column: DeclaredColumn) -> Properties:
-    """What the schema says of a column; the scan makes it true."""
+    """The declared facts of a column; the scan enforces them."""
     if column.collected is not None:
         return one_of(column.type, map(exact_value, column.collected.values), nullable=False)
     if column.values is not None:

@@ -153,7 +153,7 @@ def _text(node: exp.Column) -> str | None:
     compared = isinstance(node.parent, exp.EQ | exp.NEQ | exp.In)
     if node.table or not (node.this.args.get("quoted") or compared):
         return None
-    return f"a text is written in single quotes: '{node.name}'"
+    return f"strings take single quotes:  '{node.name}'"
 
 
 # -- scope -------------------------------------------------------------------------------------------------------------
@@ -166,8 +166,8 @@ if TYPE_CHECKING:
         def added_to(self, rows: PrivateRows) -> PrivateRows: ...
 
 
-READS_OUTSIDE = "the subquery reads the row outside"
-COMPARE_UNITS = "join the tables and GROUP BY what is compared; or use EXISTS, and compare the units in it"
+READS_OUTSIDE = "the subquery reads the outer row"
+COMPARE_UNITS = "join the tables and GROUP BY the compared column, or use EXISTS and compare the units in it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +213,11 @@ class Scope:
         return INNER in node.meta or self.source.has(node)
 
     def alias(self, node: exp.Column) -> exp.Expr | None:
-        """What the SELECT list says of a name, if it is one of its aliases."""
+        """The expression of a name, if it is an alias of the SELECT list."""
         return None if node.table else self.aliases.get(node.name.lower())
 
     def knowing(self, node: exp.Expr, value: Expression, *added: AddedColumn) -> Scope:
-        """The scope in which the subquery stands for this value."""
+        """The scope in which the subquery is replaced by this value."""
         return replace(self, values={**self.values, text_of(node): value}, added=(*self.added, *added))
 
     def knows(self, node: exp.Expr) -> bool:

@@ -88,9 +88,7 @@ def read_constants(scope: Scope, nodes: Iterable[exp.Expr]) -> Scope:
 def read_constants_in_on(scope: Scope, nodes: Sequence[exp.Expr]) -> Scope:
     for node in subqueries_in(nodes, scope):
         if is_test(node) or reads_outside(node, scope):
-            raise scope.resolver.refuse(
-                "a subquery in ON cannot read the rows that are joined", node, "put it into WHERE"
-            )
+            raise scope.resolver.refuse("a subquery in ON cannot read the joined rows", node, "put it into WHERE")
     return read_constants(scope, nodes)
 
 
@@ -98,9 +96,7 @@ def constant_value(node: exp.Expr, scope: Scope) -> Expression:
     query = copy_in_place(unwrapped(node))
     found = scope.resolver.query(query, scope.named)
     if isinstance(found, PrivateRows):
-        raise scope.resolver.refuse(
-            "a subquery would show rows of people", node, "let it aggregate: (SELECT AVG(x) ...)"
-        )
+        raise scope.resolver.refuse("a subquery would show rows of people", node, "aggregate: (SELECT AVG(x) ...)")
     return adaptive_value(scope.resolver, found.tree or query, scope.named, node)
 
 
@@ -110,7 +106,7 @@ def constant_value(node: exp.Expr, scope: Scope) -> Expression:
 # Whether a person's rows are kept may depend on that person's other rows, and on public rows; never on other people's.
 
 CLAUSES = {"expressions", "from_", "joins", "where"}
-MAYBE_NULL = "a unit that an outer join may have left NULL cannot stand beside [NOT] IN"
+MAYBE_NULL = "a unit that an outer join may have left NULL cannot be used with [NOT] IN"
 MEMBERSHIP_HINT = "compare the unit with the unit: WHERE customer_id IN (SELECT customer_id FROM ...)"
 
 
@@ -153,7 +149,7 @@ class Match:
     def of(self, rows: PrivateRows, *, negated: bool) -> SemiJoin:
         """The test of these rows, once it is known what they are joined of."""
         if not all(map(rows.tells_unit, self.units)):
-            raise Unsupported(MAYBE_NULL, at=self.at, hint="compare the unit that is never NULL, or use EXISTS")
+            raise Unsupported(MAYBE_NULL, at=self.at, hint="use the unit that is never NULL, or use EXISTS")
         return SemiJoin(rows.relation, self.other, self.condition, negated, self.compared)
 
 
@@ -189,7 +185,7 @@ def read_inside(query: exp.Expr, outer: Scope, node: exp.Expr) -> Inside:
     select = copy_in_place(query)
     if not isinstance(select, exp.Select) or not from_nodes(select) or extra_clauses(select, CLAUSES):
         raise resolver.refuse(
-            "a subquery that reads the row outside takes a plain SELECT", node, "put the rest into a WITH query"
+            "a subquery that reads the outer row must be a plain SELECT", node, "move the rest into a WITH query"
         )
     scope = read_from(select, from_items(select, outer.named, resolver), outer.named, resolver, outer)
     parts_of_where = conditions_of(select.args.get("where"))
@@ -266,7 +262,7 @@ def _other_rows(test: SubqueryTest, scope: Scope) -> PrivateRows:
     else:
         rows = found.rows or adaptive_rows(scope.resolver, exp.Subquery(this=found.tree or query), scope.named)
     if rows.kept is not None:
-        raise rows.kept.refuse("IN would compare with these", "use an inner join")
+        raise rows.kept.refuse("IN would also compare with these", "use an inner join")
     return rows.apart_from(scope.source.internal_names)
 
 
@@ -278,14 +274,14 @@ def _other_rows(test: SubqueryTest, scope: Scope) -> PrivateRows:
 
 OVER_EVERYBODY = "to compare with everybody, join a subquery: (SELECT key, AVG(x) FROM t GROUP BY key)"
 VALUE_HINT = (
-    "write (SELECT COUNT(*) FROM t WHERE t.unit = outside.unit), with nothing but equalities across; a public table is "
-    "joined in FROM"
+    "write (SELECT COUNT(*) FROM t WHERE t.unit = outside.unit), with only equalities between the two; join public "
+    "tables in FROM"
 )
 
 
 @dataclass(frozen=True)
 class JoinedColumns:
-    """Aggregates, beside each row that they are of."""
+    """Aggregates joined to the rows that they belong to."""
 
     values: Relation
     meets: Expression | None
@@ -406,11 +402,11 @@ class Filtered:
     """The WHERE, but for its tests."""
 
     def reading(self, nodes: Iterable[exp.Expr]) -> Filtered:
-        """The same rows, with a column for each subquery of these nodes that is one."""
+        """The same rows, with a column for each such subquery in these nodes."""
         scope = read_subqueries(self.scope, nodes)
         added = scope.added[len(self.scope.added) :]
         if added and self.rows.kept is not None:
-            raise self.rows.kept.refuse("a subquery reads these", "use an inner join")
+            raise self.rows.kept.refuse("a subquery would read these", "use an inner join")
         return replace(self, scope=scope, rows=reduce(lambda rows, column: column.added_to(rows), added, self.rows))
 
 
@@ -424,7 +420,7 @@ def apply_where(scope: Scope, where: exp.Where | None) -> Filtered:
     rows = scope.source.joined(scope.condition, conditions)
     scope = read_subqueries(scope, [value for test in tests for value in test.values])
     if (tests or scope.added) and rows.kept is not None:
-        raise rows.kept.refuse("IN and EXISTS may choose these", "put the test into a subquery of the private table")
+        raise rows.kept.refuse("IN and EXISTS might select these", "put the test into a subquery of the private table")
     for column in scope.added:
         rows = column.added_to(rows)
     whole = all_of(conditions)

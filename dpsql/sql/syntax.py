@@ -57,7 +57,7 @@ def without_bounds(node: exp.Expr) -> exp.Expr:
 
 
 def _is_ours(node: exp.Expr) -> bool:
-    """Bounds and reports, which stand around what they are about."""
+    """Whether the node is one of dpsql's wrappers, for bounds or reports."""
     return isinstance(node, exp.Anonymous) and node.name.startswith(MARK)
 
 
@@ -79,9 +79,7 @@ def _pair(wrapper: exp.Expr, name: str, place: Place | None) -> tuple[Fraction, 
         if numbers[0] <= numbers[1]:
             return numbers[0], numbers[1]
         raise ProgrammingError("the lower bound is above the upper one", at=place, hint="write (low, high)")
-    raise ProgrammingError(
-        f"{name} takes two numbers, behind one column", at=place, hint=f"write SUM(x, {name} => (0, 500))"
-    )
+    raise ProgrammingError(f"{name} takes a column and two numbers", at=place, hint=f"write SUM(x, {name} => (0, 500))")
 
 
 def written_number(node: exp.Expr) -> Fraction | None:
@@ -98,7 +96,9 @@ def with_bounds(asked: AggregateCall, bounds: Given, node: exp.Expr, lowering: L
     if PER_ROW in bounds:
         if not _takes(asked, BoundsRule.PER_ROW) or len(asked.arguments) != 1:
             taking = ", ".join(name for name, function in AGGREGATES.items() if BoundsRule.PER_ROW in function.bounds)
-            raise Unsupported(f"{asked.name} takes no bounds per row", at=asked.at, hint=f"these do: {taking}")
+            raise Unsupported(
+                f"{asked.name} takes no bounds per row", at=asked.at, hint=f"these aggregates do: {taking}"
+            )
         (value,) = asked.arguments
         asked = replace(asked, arguments=(_clamped(value, bounds[PER_ROW], node, lowering),))
     if PER_GROUP in bounds:
@@ -115,13 +115,13 @@ def _takes(asked: AggregateCall, bounds: BoundsRule) -> bool:
 def _check_by_group(asked: AggregateCall, low: Fraction, high: Fraction) -> None:
     if not _takes(asked, BoundsRule.PER_GROUP):
         raise Unsupported(
-            f"{asked.name} takes no bounds per group: it is about rows, not about units",
+            f"{asked.name} takes no bounds per group; it works on rows, not on people",
             at=asked.at,
             hint=f"write {asked.name}(x, contribution_bounds_per_row => (low, high))",
         )
     if asked.name == "COUNT" and (low != 0 or high < 1 or high.denominator != 1):
         raise ProgrammingError(
-            "a count can be clamped between 0 and a whole number of rows",
+            "a count can only be clamped between 0 and a whole number of rows",
             at=asked.at,
             hint="write COUNT(*, contribution_bounds_per_group => (0, 5))",
         )
@@ -196,7 +196,7 @@ def is_quantile(node: exp.Expr) -> bool:
 
 
 def read_quantiles(node: exp.Expr) -> Quantiles | None:
-    """What is asked for; None if it is not written in one of the ways above."""
+    """The quantiles; None if the call is not written in one of the ways above."""
     value, asked, descending = _parts(node)
     if value is None or asked is None:
         return None
@@ -272,7 +272,7 @@ DUCKDB = _duckdb()
 
 @cache
 def grammar_of(dialect: str) -> Dialect:
-    """Whose words a query uses. Other grammars than DuckDB's are loaded by who asks in them."""
+    """The grammar of a dialect. Grammars other than DuckDB's are loaded on first use."""
     if dialect == "duckdb":
         return DUCKDB
     return _postgres() if dialect == "postgres" else Dialect.get_or_raise(dialect)
@@ -338,7 +338,7 @@ def is_interval_end(node: exp.Expr) -> bool:
 
 
 def stray_bounds(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """Bounds that do not stand in an aggregate, right behind its column."""
+    """Bounds that do not directly follow the column of an aggregate."""
     for node in nodes_of(tree, exp.Anonymous):
         if is_wrapper(node):
             above = node.parent.parent if isinstance(node.parent, exp.Distinct) else node.parent
@@ -354,7 +354,7 @@ def is_test(node: exp.Expr) -> bool:
 
 
 def is_subquery(node: exp.Expr) -> bool:
-    """Whether the node stands for a value or a condition that a query gives."""
+    """Whether the node is a subquery that gives a value or a condition."""
     return isinstance(node, exp.Query | exp.Exists) or (isinstance(node, exp.In) and node.args.get("query") is not None)
 
 
@@ -375,7 +375,7 @@ def written(tree: exp.Expr) -> str:
     except UnsupportedError as error:
         problem = Unsupported(
             f"DuckDB cannot express a part of the query: {str(error).splitlines()[0]}",
-            hint="use functions of DuckDB above the aggregates",
+            hint="use DuckDB's functions above the aggregates",
         )
     raise problem
 
@@ -396,7 +396,7 @@ def text_of(query: exp.Expr) -> str:
 
 
 def outermost(node: exp.Expr, is_wanted: Callable[[exp.Expr], bool]) -> Iterator[exp.Expr]:
-    """The nodes of a kind that do not stand inside each other, nor in a subquery."""
+    """The outermost nodes of a kind, outside subqueries."""
     pending = [node]
     while pending:
         part = pending.pop()
@@ -428,7 +428,7 @@ def nested_queries(query: exp.Expr) -> Iterator[exp.Query]:
 
 
 def from_nodes(select: exp.Expr) -> list[exp.Expr]:
-    """What stands in FROM, item by item."""
+    """The items of FROM."""
     first = select.args.get("from_")
     return [first.this, *(join.this for join in select.args.get("joins") or ())] if first is not None else []
 

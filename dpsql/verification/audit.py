@@ -59,7 +59,7 @@ def certain_epsilon(here: Answers, there: Answers, delta: float) -> float:
 
 
 def apart(here: Answers, there: Answers) -> float:
-    """How much more answers speak for their own input than those of the other do; of few answers a hint, no proof."""
+    """How well the answers separate the two inputs; with few answers a hint, not a proof."""
     first, second = _scores(here, there)
     return float(first[1::2].mean() - second[1::2].mean())
 
@@ -114,7 +114,7 @@ def _roughly(p: NDArray[np.float64], q: NDArray[np.float64], runs: int, delta: f
 
 
 def lowest(found: int, runs: int, tail: float) -> float:
-    """Clopper and Pearson's bound: a probability below it is met so often in so many runs less often than `tail`.
+    """The Clopper-Pearson lower bound for a probability, wrong at most with probability `tail`.
 
     >>> round(lowest(90, 100, 0.025), 4)
     0.8238
@@ -147,7 +147,7 @@ def noisy_cells(here: Exact, there: Exact, release: CalibratedRelease, runs: int
 
 
 def _keys(exact: Exact, names: list[str]) -> list[tuple[str, ...]]:
-    """The groups, by the repr of their keys; without keys the one that there is."""
+    """The groups, by the repr of their keys; without keys, the single group."""
     if not names:
         return [()]
     return list(zip(*([repr(value) for value in exact[name].tolist()] for name in names), strict=True))

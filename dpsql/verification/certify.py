@@ -232,7 +232,7 @@ def fitting(file: CaseFile, target: CertificationTarget) -> CaseFile:
 
 
 def target(database: str) -> CertificationTarget:
-    """Where an engine is asked to be certified."""
+    """The database on which an engine is certified."""
     kind = kind_of(database)
     if kind.certification is not None:
         kind.check_driver()
@@ -269,7 +269,7 @@ def passes(found: list[Certified]) -> bool:
 
 
 class Certifier:
-    """Makes the databases of a case file when it is first asked about; closed, it drops them."""
+    """Creates the databases of a case file on first use, and drops them when closed."""
 
     def __init__(self, database: str) -> None:
         self._target = target(database)

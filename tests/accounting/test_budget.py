@@ -94,5 +94,5 @@ def test_it_reads_well():
     assert str(after(Auto(Fraction(1), DELTA), Laplace(Fraction(10)), 3)) == (
         "epsilon: 0.3 of 1 spent in 3 queries, 0.7 left for the next\n"
         "delta: 0 of 1e-06 spent\n"
-        "basic composition would have said 0.3, advanced composition 0.942"
+        "with basic composition 0.3, advanced composition 0.942"
     )

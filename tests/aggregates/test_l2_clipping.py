@@ -215,8 +215,8 @@ def test_pure_noise_does_not_fit(raw: duckdb.DuckDBPyConnection, session: dpsql.
         ("SELECT free, COUNT(*) FROM visits GROUP BY free", {}, "the groups are not public"),
         ("SELECT ward, kind, COUNT(*) FROM visits GROUP BY ROLLUP (ward, kind)", {}, "totals add up"),
         (SHAPES["count"], {"diagnose": True}, "what bounding leaves out"),
-        (SHAPES["count"], {"max_groups": "auto"}, "found by the question"),
-        (SHAPES["count"], {"mechanism": "ptr", "propose": 1}, "a clip is tested"),
+        (SHAPES["count"], {"max_groups": "auto"}, "finds max_groups itself"),
+        (SHAPES["count"], {"mechanism": "ptr", "propose": 1}, "exceed the proposal"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
@@ -231,6 +231,6 @@ def test_words(session: dpsql.Connection) -> None:
         session.explain(SHAPES["count"], bounding="half")
     assert 'bounding="l2_clip"' in str(caught.value)
     notes = session.execute(SHAPES["count"], epsilon=1, bounding="l2_clip").notes
-    assert "anyone in n > 2 groups is scaled down to sqrt(2 / n) in each of them" in notes
+    assert "anyone in n > 2 groups counts sqrt(2 / n) in each of them" in notes
     assert "_scale" not in session.explain("SELECT COUNT(*) FROM visits", bounding="l2_clip").releases[0].sql
     assert "_scale" not in session.explain(SHAPES["count"], bounding="l2_clip", max_groups=8).releases[0].sql

@@ -103,13 +103,13 @@ def test_columns_and_files_of_many_kinds(
     ("arguments", "problem"),
     [
         (["survey.parquet", "--column", "smokes", "--epsilon", 1], 'no column "smokes"'),
-        (["survey.parquet", "--column", "drink", "--epsilon", 1], "must not be read off the data"),
+        (["survey.parquet", "--column", "drink", "--epsilon", 1], "must not be taken from the data"),
         (["survey.parquet", "--column", "drink", "--epsilon", 1, "--values", "never,some"], "outside the domain"),
-        (["survey.parquet", "--column", "sons", "--epsilon", 1, "--values", "one,two"], "holds whole numbers"),
+        (["survey.parquet", "--column", "sons", "--epsilon", 1, "--values", "one,two"], "holds integers"),
         (["survey.parquet", "--column", "pay", "--epsilon", 1, "--values", "1,2"], "cannot be randomised"),
         (["survey.parquet", "--column", "smoker", "--epsilon", 0], "above 0"),
-        (["survey.parquet", "--column", "smoker", "--epsilon", "nan"], "epsilon is a number"),
-        (["survey.parquet", "--column", "smoker", "--epsilon", 1, "--mechanism", "coins"], "no mechanism"),
+        (["survey.parquet", "--column", "smoker", "--epsilon", "nan"], "epsilon must be a number"),
+        (["survey.parquet", "--column", "smoker", "--epsilon", 1, "--mechanism", "coins"], "unknown mechanism"),
         (["nowhere.parquet", "--column", "smoker", "--epsilon", 1], "there is no file"),
         (["survey.xlsx", "--column", "smoker", "--epsilon", 1], "neither .parquet nor .csv"),
     ],
@@ -127,7 +127,7 @@ def test_what_fails_leaves_nothing_behind(
 
 def test_a_file_that_is_there_is_not_lost(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("survey.parquet", "--column", "smoker", "--epsilon", 1, "--out", "survey.parquet") == 1
-    assert "would be lost" in capsys.readouterr().err
+    assert "would be overwritten" in capsys.readouterr().err
 
 
 def test_the_bar_counts_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

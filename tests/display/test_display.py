@@ -101,7 +101,7 @@ def test_null_is_shown_as_such_and_differs_from_the_word() -> None:
 def test_many_rows_are_cut_with_a_note(shop: dpsql.Connection) -> None:
     cur = shop.execute("SELECT age, COUNT(*) AS n FROM customers GROUP BY age", epsilon=1)
     page = shown(cur)
-    assert "50 of 121 rows are shown" in page.text
+    assert "showing 50 of 121 rows" in page.text
     assert page.tags.count("tr") == 51
     assert len(cur.fetchall()) == 121
 
@@ -172,7 +172,7 @@ def test_an_explanation_is_a_card(shop: dpsql.Connection) -> None:
     page = shown(explained)
     assert "ε 1 cost, with δ" in page.text
     assert f"± {explained.columns[1].half_width:,.4g}" in page.text
-    assert "its error depends on the answer" in page.text
+    assert "error depends on the answer" in page.text
     assert "orders.customer_id" in page.text
     assert "3 groups per person, 2 rows per group" in page.text
     assert f"the noisy number of people is at least {explained.releases[0].threshold}" in page.text

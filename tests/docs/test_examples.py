@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 SHOWN = {
     "1_first_answers": ("± ", "<table", "What the query would do", "of the intervals hold the truth"),
-    "2_a_first_schema": ("wrote visits.yaml", "visits.yaml is right", "hint: write  bounds: [0, 300]", "intact"),
+    "2_a_first_schema": ("wrote visits.yaml", "visits.yaml is valid", "hint: write  bounds: [0, 300]", "intact"),
     "3_medians_modes_joins": ("ranks at 95 %", "commonest_age", 'mechanism="smooth"', "([(None,)], True, "),
     "4_frames_and_plots": ("<svg", "± ", 'did you mean "minutes"?', "spent"),
     "5_promise_and_budget": ("odds change by at most", "more questions like the last one", "is left"),

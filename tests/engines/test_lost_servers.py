@@ -253,7 +253,7 @@ def test_what_may_not_be_read_any_more_costs_nothing(server: Server, change: str
     with server.connect() as connection:
         server.ask(change)
         try:
-            with pytest.raises(dpsql.OperationalError, match="is gone, or may not be read any more") as caught:
+            with pytest.raises(dpsql.OperationalError, match="is gone, or can no longer be read") as caught:
                 connection.execute(QUICKLY)
             assert "connect again" in str(caught.value)
         finally:

@@ -146,7 +146,7 @@ def test_a_table_that_changed_is_not_asked() -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("nowhere.orders", "no table"), ("sales.order", 'did you mean "orders"'), ("a.b.c", "cannot be a name")],
+    [("nowhere.orders", "no table"), ("sales.order", 'did you mean "orders"'), ("a.b.c", "is not a valid name")],
 )
 def test_a_declaration_that_leads_nowhere(name: str, says: str, plain: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(dpsql.SchemaError) as caught:

@@ -150,8 +150,8 @@ def test_every_group_has_its_own_rows(key: str, url: str, execute: Callable[[str
     ("table", "columns", "says"),
     [
         ("nothing", {"person": "integer"}, 'has no table "nothing"'),
-        ("people", {"id": "integer", "tags": "text"}, "declared as text, and the database has _TEXT"),
-        ("twice", {"person": "integer", "x": "double"}, "two columns of the database are called so"),
+        ("people", {"id": "integer", "tags": "text"}, "declared as text, but the database has _TEXT"),
+        ("twice", {"person": "integer", "x": "double"}, "two columns of the database have this name"),
         ("visits", {"person": "integer", "length": "integer"}, "the database has INTERVAL"),
         ("visits", {"person": "integer", "code": "integer"}, "the database has VARCHAR"),
         ("seen", {"person": "integer"}, "it is a view"),
@@ -280,7 +280,7 @@ def test_a_role_that_may_read_nothing_is_told_at_once(url: str, execute: Callabl
 
 
 def test_an_account_needs_a_file(url: str) -> None:
-    with pytest.raises(dpsql.InterfaceError, match="a server has no ledger of its own"):
+    with pytest.raises(dpsql.InterfaceError, match="a server needs an explicit ledger"):
         dpsql.connect(url, schema=SCHEMA, budget=1)
 
 
@@ -352,7 +352,7 @@ def test_no_row_is_compared_with_each_of_all_others(url: str, execute: Callable[
 def test_no_row_reads_all_others_again(url: str, sql: str) -> None:
     """A match that is no condition of its own is looked up by its hash, or refused before the charge."""
     with connect(url) as connection:
-        with pytest.raises(dpsql.Unsupported, match="compare each row with each of all others"):
+        with pytest.raises(dpsql.Unsupported, match="compare every row with every other"):
             connection.execute(sql)
         assert connection.budget.spent.epsilon == 0
         looked_up = COMPARED.replace("b.cost > a.cost", "b.code = a.code")
@@ -456,8 +456,8 @@ def test_a_schema_is_begun_checked_and_asked(
     assert "cost: decimal(18,2)" in begun  # a NUMERIC that has no digits of its own
     assert "view: trusted" in begun
     Path("people.yaml").write_text(json.dumps(SCHEMA))
-    assert "is right, and fits" in run("check", "people.yaml", url)
-    assert "Nothing about them is private" in run("check", "people.yaml", url, "--data")
+    assert "is valid and matches" in run("check", "people.yaml", url)
+    assert "exact and unprotected" in run("check", "people.yaml", url, "--data")
     options = ["--db", url, "--schema", "people.yaml", "--ledger", "people.ledger", "--epsilon", "1"]
     asked = run("query", "SELECT COUNT(*) AS n FROM people", *options, "--budget", "3", "--json")
     assert json.loads(asked)["rows"]
@@ -495,7 +495,7 @@ def test_a_notebook_asks_it_too(ipython: InteractiveShell, url: str, tmp_path: P
 
 def test_a_version_that_is_not_certified_is_warned_of(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "CERTIFIED", (99,))
-    with pytest.warns(UserWarning, match="dpsql is certified on PostgreSQL 99, and this is"):
+    with pytest.warns(UserWarning, match="dpsql is certified on PostgreSQL 99, but this is"):
         connect(url).close()
     monkeypatch.setattr(engine, "OLDEST", 99)
     with pytest.raises(dpsql.OperationalError, match="is too old"):

@@ -82,7 +82,7 @@ def test_the_engine_of_another_package(
     url = f"{SCHEME}t.db"
     with dpsql.connect(url, schema=SCHEMA, budget=1e6, ledger="t.ledger") as connection:
         assert connection.execute("SELECT COUNT(*) FROM t", epsilon=1e5).fetchall() == [(50,)]
-    with pytest.raises(dpsql.InterfaceError, match="no ledger of its own"):
+    with pytest.raises(dpsql.InterfaceError, match="explicit ledger"):
         dpsql.connect(url, schema=SCHEMA, budget=1)
     account = ["--ledger", "cli.ledger", "--budget", "1"]
     for command in (
@@ -99,7 +99,7 @@ def test_the_engine_of_another_package(
 
 
 def test_a_driver_that_is_missing_is_named() -> None:
-    with pytest.raises(dpsql.InterfaceError, match="the driver of Duck is not installed") as caught:
+    with pytest.raises(dpsql.InterfaceError, match="the driver for Duck is not installed") as caught:
         replace(DUCK, driver="no_such_package").check_driver()
     assert caught.value.hint == "install no_such_package"
 

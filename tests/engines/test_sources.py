@@ -87,9 +87,9 @@ def test_a_quoted_field_changes_its_own_row_alone(at: int, tmp_path: Path) -> No
         ("999,a", "1 of 401 lines have fewer fields than columns"),
         ('999,"a\nb",1', "1 rows have a line break within quotes"),
         (b"999,\xe9,1", "1 of 401 lines are not valid utf-8"),
-        ('999,"a"b,1', "1 of 401 lines have a quote that does not end where its field ends"),
-        ('999,"a,1', "of 401 lines 400 are rows: a quote does not end where its field ends"),
-        ("999,a\rb,1", "its lines end in different ways"),
+        ('999,"a"b,1', "1 of 401 lines have a closing quote before the end of the field"),
+        ('999,"a,1', "only 400 of 401 lines are rows: a quote is not closed at the end of its field"),
+        ("999,a\rb,1", "its line endings are mixed"),
         (f"999,{'a' * 2**22},1", "1 of 401 lines are longer than"),
     ],
     ids=["long", "short", "break", "latin", "stray", "open", "return", "endless"],
@@ -212,7 +212,7 @@ def test_parquet_files_are_one_table(tmp_path: Path) -> None:
         (tmp_path / f"year={year}").mkdir()
         half = frame[: PEOPLE // 2] if year == 2023 else frame[PEOPLE // 2 :]
         half.to_parquet(tmp_path / f"year={year}" / "part.parquet")
-    assert "has folders in it" in refused(lambda: asked(tmp_path))
+    assert "contains folders" in refused(lambda: asked(tmp_path))
     assert asked(f"{tmp_path}/**/*.parquet") == WHOLE
     told = refused(
         lambda: asked(f"{tmp_path}/*/*.parquet", schema=declared(columns={**COLUMNS, "year": "integer"})),
@@ -225,7 +225,7 @@ def test_parquet_files_are_one_table(tmp_path: Path) -> None:
 def test_files_of_one_table_have_the_same_columns(other: str, tmp_path: Path) -> None:
     csv_file(tmp_path)
     (tmp_path / "z.csv").write_text(other)
-    assert "z.csv has other columns than t.csv" in refused(lambda: asked(tmp_path))
+    assert "z.csv has different columns than t.csv" in refused(lambda: asked(tmp_path))
 
 
 def test_several_files_need_a_ledger_that_is_named(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def exact(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class World:
-    """What is declared of every column, and rows that keep to it."""
+    """The declared schema of every column, and rows that keep to it."""
 
     facts: dict[str, Properties]
     rows: list[list[Any]]

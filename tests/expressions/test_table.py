@@ -109,7 +109,7 @@ WORST: dict[str, list[Any]] = {
     **dict.fromkeys("tu", MOMENTS),
 }
 
-# What is declared of the same columns on the tame rows; nothing there is NULL.
+# The declared schema of the same columns on the tame rows; nothing there is NULL.
 BOUNDS: dict[str, tuple[Any, Any]] = {
     "i": (-20, 120),
     "j": (1, 9),
@@ -550,7 +550,7 @@ def is_claimed(value: object, facts: Properties) -> bool:
 
 
 def agrees(value: Any, expected: Any) -> bool:
-    """Ours is DuckDB's value, or NULL where that is no number or beyond the calendar."""
+    """Ours is DuckDB's value, or NULL where that is not a number or beyond the calendar."""
     if value == expected or expected is None:
         return value == expected
     if isinstance(expected, float) and not math.isfinite(expected):
@@ -693,9 +693,9 @@ def test_a_pattern_that_might_not_compile_is_refused(pattern: str) -> None:
 REFUSED = [
     ("RANDOM()", "chance"),
     ("UUID()", "chance"),
-    ("NOW()", "when it is asked"),
+    ("NOW()", "the time of the query"),
     ("CURRENT_DATE", "DATE '2024-01-31'"),
-    ("TODAY()", "when it is asked"),
+    ("TODAY()", "the time of the query"),
     ("NEXTVAL('s')", "asked before"),
     ("CURRENT_USER", "who asks"),
     ("LEVENSHTEIN(s, r)", "LEVENSHTEIN"),

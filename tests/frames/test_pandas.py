@@ -304,7 +304,7 @@ def test_a_change_in_place_is_seen(orders: pd.DataFrame) -> None:
 def test_the_same_question_again_is_paid_again(people: pd.DataFrame) -> None:
     receipts = [people.dp.count(epsilon=0.2).receipt for _ in range(2)]
     assert [(receipt.recalled, receipt.epsilon) for receipt in receipts] == [(False, 0.2), (False, 0.2)]
-    with pytest.raises(dpsql.ProgrammingError, match="always asked anew"):
+    with pytest.raises(dpsql.ProgrammingError, match="run afresh"):
         people.dp.count(fresh=False)
 
 
@@ -342,7 +342,7 @@ def test_a_frame_that_lost_its_note_can_take_it_over(people: pd.DataFrame) -> No
     people.dp.protect(unit="customer", bounds={"weight": (0, 120)})
     merged.dp.protect_like(people)
     assert merged.dp.mean("weight", epsilon=0.5).receipt.epsilon == 0.5
-    with pytest.raises(dpsql.LedgerError, match="an account of its own"):
+    with pytest.raises(dpsql.LedgerError, match="its own account"):
         merged.dp.protect_like(make_people())
 
 
@@ -358,7 +358,7 @@ def test_a_budget_in_memory_is_not_begun_again(people: pd.DataFrame, elsewhere: 
         lambda: frame.dp.budget,
         lambda: frame.dp.protect(unit="customer", budget=2.0, delta=1e-6),
     ):
-        with pytest.raises(dpsql.LedgerError, match="was in the memory of another process"):
+        with pytest.raises(dpsql.LedgerError, match="in the memory of another process"):
             ask()
 
 
@@ -409,7 +409,7 @@ def test_another_process_and_either_order_of_imports(people: pd.DataFrame, tmp_p
 
 
 def test_before_protect(plain: pd.DataFrame) -> None:
-    with pytest.raises(dpsql.InterfaceError, match=r"not protected\nhint: first df.dp.protect\(unit="):
+    with pytest.raises(dpsql.InterfaceError, match=r"not protected\nhint: first call df.dp.protect\(unit="):
         plain.dp.count()
 
 
@@ -427,11 +427,11 @@ def test_before_protect(plain: pd.DataFrame) -> None:
         (
             {"bounds": {"region": (0, 1)}},
             dpsql.SchemaError,
-            r'is text, which has no bounds\nhint: write values={"region"',
+            r'is text, which takes no bounds\nhint: write values={"region"',
         ),
-        ({"values": {"amount": [1.5]}}, dpsql.SchemaError, r'has no values\nhint: write bounds={"amount"'),
+        ({"values": {"amount": [1.5]}}, dpsql.SchemaError, r'takes no values\nhint: write bounds={"amount"'),
         ({"values": {"region": "north"}}, dpsql.SchemaError, "a list of at least one value"),
-        ({"values": {"age": [1]}, "bounds": {"age": (0, 1)}}, dpsql.SchemaError, "either bounds or values"),
+        ({"values": {"age": [1]}, "bounds": {"age": (0, 1)}}, dpsql.SchemaError, "bounds or values, not both"),
         ({"max_groups": 0}, dpsql.SchemaError, "max_groups: 0 is not 1 or more"),
         ({"budget": None}, dpsql.LedgerError, "budget=1.0, delta=1e-6"),
         ({"budget": 0}, dpsql.ProgrammingError, "budget must be above 0"),
@@ -453,27 +453,27 @@ def test_what_protect_refuses(plain: pd.DataFrame, wrong: dict[str, Any], error:
         (lambda dp: dp.sql("SELECT AVG(weight) FROM df"), dpsql.UnboundedColumn, r'hint: write bounds={"weight"'),
         (lambda dp: dp.sum("amuont"), dpsql.UnknownName, 'hint: did you mean "amount"'),
         (lambda dp: dp.groupby("regin").count(), dpsql.UnknownName, 'hint: did you mean "region"'),
-        (lambda dp: dp.sum(["amount"]), dpsql.ProgrammingError, "named by a text"),
+        (lambda dp: dp.sum(["amount"]), dpsql.ProgrammingError, "must be a string"),
         (lambda dp: dp.value_counts(["region"]), dpsql.UnknownName, "no column"),
-        (lambda dp: dp.groupby(5), dpsql.ProgrammingError, "groups are made by columns"),
+        (lambda dp: dp.groupby(5), dpsql.ProgrammingError, "groupby takes column names"),
         (lambda dp: dp.agg("sum"), dpsql.ProgrammingError, r'write agg\(total=\("amount", "sum"\)\)'),
-        (lambda dp: dp.agg({"amount": "first"}), dpsql.Unsupported, "there is no aggregate 'first'"),
+        (lambda dp: dp.agg({"amount": "first"}), dpsql.Unsupported, "unknown aggregate 'first'"),
         (
             lambda dp: dp.agg(total=pd.NamedAgg("amount", "sum", min_count=1)),
             dpsql.ProgrammingError,
             "a column and a function",
         ),
-        (lambda dp: dp.agg(total=("amount",)), dpsql.ProgrammingError, "total= is a column and a function"),
-        (lambda dp: dp.agg(), dpsql.ProgrammingError, "asked for nothing"),
+        (lambda dp: dp.agg(total=("amount",)), dpsql.ProgrammingError, "total= takes a column and a function"),
+        (lambda dp: dp.agg(), dpsql.ProgrammingError, "at least one aggregate"),
         (lambda dp: dp.quantile("age", 90), dpsql.ProgrammingError, "between 0 and 1"),
-        (lambda dp: dp.hist("age", bins=[10, 0]), dpsql.ProgrammingError, "each above the one before"),
+        (lambda dp: dp.hist("age", bins=[10, 0]), dpsql.ProgrammingError, "in increasing order"),
         (lambda dp: dp.hist("age", bins="many"), dpsql.ProgrammingError, "edges or a number"),
         (lambda dp: dp.hist("region", bins=3), dpsql.ProgrammingError, "3 equal bins"),
         (lambda dp: dp.hist("weight", bins=3), dpsql.UnboundedColumn, r'hint: write bounds={"weight"'),
-        (lambda dp: dp.sql("SELECT COUNT(*) FROM orders"), dpsql.UnknownName, 'there is "df"'),
+        (lambda dp: dp.sql("SELECT COUNT(*) FROM orders"), dpsql.UnknownName, 'available: "df"'),
         (lambda dp: dp.count(epsilom=0.1), dpsql.ProgrammingError, 'did you mean "epsilon"'),
         (lambda dp: dp.count(epsilon=5), dpsql.BudgetExhausted, "2 is left"),
-        (lambda dp: dp.protect_like(5), dpsql.ProgrammingError, "no frame"),
+        (lambda dp: dp.protect_like(5), dpsql.ProgrammingError, "not a frame"),
     ],
 )
 def test_what_questions_are_refused(
@@ -501,7 +501,7 @@ def test_the_unit_must_stay(unspent: pd.DataFrame) -> None:
 
 def test_a_column_of_another_type_is_refused_without_a_word_of_what_it_holds(people: pd.DataFrame) -> None:
     people["age"] = pd.to_timedelta([1234, 5678] * 400, unit="s")
-    with pytest.raises(dpsql.SchemaError, match="protect it again") as caught:
+    with pytest.raises(dpsql.SchemaError, match="no longer matches its declaration") as caught:
         people.dp.count()
     assert "20:34" not in str(caught.value)
 
@@ -640,7 +640,7 @@ def test_periods() -> None:
 
 
 def test_a_word_that_is_not_there_is_answered_with_those_that_are(orders: pd.DataFrame) -> None:
-    with pytest.raises(AttributeError, match=r"df\.dp has no word 'head'; there is agg, budget, corr, count"):
+    with pytest.raises(AttributeError, match=r"df\.dp has no method 'head'; available: agg, budget, corr, count"):
         orders.dp.head()
     with pytest.raises(AttributeError, match='did you mean "median"'):
         orders.dp.meadian("age")
@@ -654,5 +654,5 @@ def test_the_accessor_says_what_it_is(plain: pd.DataFrame, unspent: pd.DataFrame
 
 def test_nothing_left_is_said_as_it_is(people: pd.DataFrame) -> None:
     people.dp.count(epsilon=2, mechanism="laplace")
-    with pytest.raises(dpsql.BudgetExhausted, match="keep the answers that you have"):
+    with pytest.raises(dpsql.BudgetExhausted, match="keep the answers you have"):
         people.dp.count(epsilon=1)

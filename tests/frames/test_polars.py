@@ -128,7 +128,7 @@ def test_kinds_of_columns() -> None:
     frame.dp.protect(unit="person", **ENOUGH)
     kinds = ["text", "enum", "category", "decimal", "moment", "truth"]
     assert frame.dp.agg(dict.fromkeys(kinds, "count"), **EXACTLY).fetchone() == (3,) * len(kinds)
-    with pytest.raises(dpsql.UnknownName, match="a type that SQL has"):
+    with pytest.raises(dpsql.UnknownName, match="type that SQL supports"):
         frame.dp.count("list")
 
 

@@ -75,7 +75,7 @@ def test_columns_of_many_kinds(values: object, domain: list[object]) -> None:
 def test_a_text_is_no_number() -> None:
     with pytest.raises(ProgrammingError, match="2 of 2"):
         KaryResponse([1, 2], 1.0).perturb(["1", "2"])
-    with pytest.raises(ProgrammingError, match="one column"):
+    with pytest.raises(ProgrammingError, match="a single column"):
         KaryResponse([1, 2], 1.0).perturb(np.zeros((2, 2)))
 
 
@@ -107,7 +107,7 @@ def test_channels_that_are_too_large() -> None:
 
 
 def test_other_mistakes() -> None:
-    with pytest.raises(ProgrammingError, match="n is how many"):
+    with pytest.raises(ProgrammingError, match="n must be the number"):
         best_for(["a", "b"], 1.0, 0)
     with pytest.raises(ProgrammingError, match="more often"):
         Rappor(["a", "b"], 1.0, instantaneous=(0.75, 0.5))

@@ -311,12 +311,12 @@ def test_what_is_free_follows_from_reports_alone() -> None:
 def test_explain_says_which_case_it_is(conn: dpsql.Connection) -> None:
     free = conn.explain("SELECT smoker, COUNT(*) AS n FROM people GROUP BY smoker")
     assert free.cost.epsilon == 0
-    assert '"smoker" (kary, epsilon 1 a report): counted as they are, then de-biased; free' in str(free)
+    assert '"smoker" (kary, epsilon 1 per report): counted exactly, then de-biased; free' in str(free)
     assert [part.is_free for part in free.reports] == [True]
     mixed = conn.explain("SELECT smoker, COUNT(*) AS n FROM people WHERE age > 40 GROUP BY smoker", epsilon=0.5)
     assert mixed.cost.epsilon == 0.5
-    assert "private columns are read too, so the counts of reports get noise" in str(mixed)
-    assert "intervals() hold both errors" in mixed._repr_html_()
+    assert "the query also reads private columns, so report counts get noise" in str(mixed)
+    assert "intervals() cover both errors" in mixed._repr_html_()
     assert [(column.name, column.half_width) for column in mixed.columns] == [("smoker", None), ("n", None)]
 
 
@@ -436,26 +436,26 @@ REFUSED = [
     ("SELECT smoker || region, COUNT(*) FROM people GROUP BY 1", "row by row"),
     ("SELECT SUM(LENGTH(smoker) * age) FROM people", "row by row"),
     ("SELECT AVG(smoker) FROM people", ""),
-    ("SELECT COUNT(*) FROM people p JOIN places o ON p.smoker = o.smoker", "no single row"),
+    ("SELECT COUNT(*) FROM people p JOIN places o ON p.smoker = o.smoker", "a single row"),
     ("SELECT COUNT(*) FROM people p, places o WHERE p.smoker = o.smoker", ""),
-    ("SELECT p.smoker, COUNT(*) FROM people p JOIN places o ON p.region = o.region GROUP BY 1", "no single row"),
-    ("SELECT smoker, COUNT(*) FROM people JOIN orders USING (id) GROUP BY smoker", "no single row"),
+    ("SELECT p.smoker, COUNT(*) FROM people p JOIN places o ON p.region = o.region GROUP BY 1", "a single row"),
+    ("SELECT smoker, COUNT(*) FROM people JOIN orders USING (id) GROUP BY smoker", "a single row"),
     ("SELECT COUNT(*) FROM open o JOIN people p ON o.region = p.region WHERE o.smoker = 'yes'", ""),
     ("SELECT COUNT(*) FROM open WHERE smoker = 'yes' AND region IN (SELECT region FROM people)", "different people"),
     ("SELECT COUNT(*) FROM open WHERE smoker = 'yes' AND EXISTS (SELECT 1 FROM people WHERE id = 7)", "same unit"),
     ("SELECT COUNT(*) FROM open WHERE smoker = 'yes' AND weight < (SELECT COUNT(*) FROM people)", "another answer"),
     ("SELECT COUNT(*) FROM people JOIN places USING (smoker)", ""),
     ("SELECT COUNT(*) FROM people NATURAL JOIN places", ""),
-    ("SELECT COUNT(*) FROM people WHERE smoker IN (SELECT smoker FROM places)", "no single row"),
+    ("SELECT COUNT(*) FROM people WHERE smoker IN (SELECT smoker FROM places)", "a single row"),
     ("SELECT COUNT(*) FROM people WHERE EXISTS (SELECT 1 FROM places o WHERE o.smoker = people.smoker)", "row"),
-    ("SELECT COUNT(*) FROM orders WHERE id IN (SELECT id FROM people WHERE smoker = 'yes')", "no single row"),
-    ("SELECT COUNT(*) FROM (SELECT id, MAX(smoker) AS s FROM people GROUP BY id) WHERE s = 'yes'", "no single row"),
-    ("SELECT COUNT(*) FROM (SELECT id, COUNT(*) AS n FROM people WHERE smoker = 'yes' GROUP BY id)", "no single row"),
-    ("SELECT s, COUNT(*) FROM (SELECT smoker = 'yes' AS s FROM people) GROUP BY s", "no single row"),
-    ("SELECT COUNT(*) FROM (SELECT DISTINCT id, smoker FROM people)", "no single row"),
+    ("SELECT COUNT(*) FROM orders WHERE id IN (SELECT id FROM people WHERE smoker = 'yes')", "a single row"),
+    ("SELECT COUNT(*) FROM (SELECT id, MAX(smoker) AS s FROM people GROUP BY id) WHERE s = 'yes'", "a single row"),
+    ("SELECT COUNT(*) FROM (SELECT id, COUNT(*) AS n FROM people WHERE smoker = 'yes' GROUP BY id)", "a single row"),
+    ("SELECT s, COUNT(*) FROM (SELECT smoker = 'yes' AS s FROM people) GROUP BY s", "a single row"),
+    ("SELECT COUNT(*) FROM (SELECT DISTINCT id, smoker FROM people)", "a single row"),
     ("SELECT smoker, COUNT(*) FROM (SELECT smoker FROM people UNION ALL SELECT smoker FROM people) GROUP BY 1", ""),
     ("SELECT COUNT(*) FROM (SELECT id, LAG(smoker) OVER (PARTITION BY id) AS s FROM people) WHERE s = 'yes'", ""),
-    ("SELECT COUNT(*) FROM people a LEFT JOIN people b ON a.id = b.id WHERE b.smoker = 'yes'", "no single row"),
+    ("SELECT COUNT(*) FROM people a LEFT JOIN people b ON a.id = b.id WHERE b.smoker = 'yes'", "a single row"),
     ("SELECT smoker, COUNT(*) FROM people GROUP BY ROLLUP (smoker)", "totals"),
     ("SELECT town, COUNT(*) FROM people WHERE smoker = 'yes' GROUP BY town", "must be public"),
     ("SELECT COUNT(*) AS n, DP_INTERVAL_LOW(n) FROM people WHERE smoker = 'yes'", "intervals"),
@@ -478,9 +478,9 @@ def test_what_is_not_understood_is_refused_and_costs_nothing(conn: dpsql.Connect
 
 def test_mechanisms_that_leave_counts_out_are_refused(conn: dpsql.Connection) -> None:
     sql = "SELECT smoker, COUNT(*) FROM people WHERE age > 40 GROUP BY smoker"
-    with pytest.raises(Unsupported, match="none can be left out"):
+    with pytest.raises(Unsupported, match="all of them are shown"):
         conn.execute(sql, mechanism="ptr", propose=1)
-    with pytest.raises(Unsupported, match="none can be left out"):
+    with pytest.raises(Unsupported, match="all of them are shown"):
         conn.execute(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(min_privacy_units_per_group = 5) {sql[7:]}")
     with pytest.raises(Unsupported, match="not known beforehand"):
         conn.execute(sql, accuracy=50)
@@ -506,7 +506,7 @@ def test_reports_outside_the_declared_values_are_counted(column: str, wrong: obj
 
 def test_a_table_that_is_not_as_declared() -> None:
     people = REPORTS.assign(oue="text")
-    with pytest.raises(dpsql.SchemaError, match="declared as integer, and the database has VARCHAR"):
+    with pytest.raises(dpsql.SchemaError, match="declared as integer, but the database has VARCHAR"):
         dpsql.connect(database(people), schema=SCHEMA, budget=1.0)
 
 

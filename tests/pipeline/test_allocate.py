@@ -129,12 +129,12 @@ def test_weights_by_name(raw: Any) -> None:
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ({"m": 2}, "is no column of the answer whose error is known"),
-        ({"region": 2}, "is no column of the answer whose error is known"),
+        ({"m": 2}, "is not a column with a known error"),
+        ({"region": 2}, "is not a column with a known error"),
         ({"n": 0}, "a weight must be above 0"),
         ({"n": "much"}, "a weight"),
-        ([1, 2], "says by name how much columns matter"),
-        ({1: 2}, "says by name how much columns matter"),
+        ([1, 2], "takes a weight for each column name"),
+        ({1: 2}, "takes a weight for each column name"),
     ],
 )
 def test_weights_that_say_nothing_are_refused(raw: Any, weights: Any, said: str) -> None:

@@ -262,10 +262,10 @@ def test_it_is_said(raw: duckdb.DuckDBPyConnection) -> None:
     with connected(raw, epsilon=10) as connection:
         explained = connection.explain(sql, epsilon=1)
         assert {column.half_width for column in explained.columns} == {None}
-        assert "n: its error is unknown until the query has found its bounds" in str(explained)
+        assert "n: error unknown until the query has found its bounds" in str(explained)
         assert (
             "auto       the query finds, for 10% of its cost: rows per group, groups per person, "
-            "where to clip amount within 0 to 1e+06"
+            "clip bounds of amount within 0 to 1e+06"
         ) in str(explained)
         _, *histograms = explained.releases
         assert sum(histogram.epsilon for histogram in histograms) == pytest.approx(0.1)
@@ -273,8 +273,8 @@ def test_it_is_said(raw: duckdb.DuckDBPyConnection) -> None:
         assert cursor.receipt.epsilon == pytest.approx(explained.cost.epsilon) == pytest.approx(1)
         (note,) = cursor.receipt.bounds
         assert note in cursor.notes
-        assert note.startswith("bounds found for 10% of the cost: max_rows_per_group=")
-        assert connection.tables.rows[1][2] == "as many rows as each query finds best in as many groups"
+        assert note.startswith("bounds found with 10% of the cost: max_rows_per_group=")
+        assert connection.tables.rows[1][2] == "as many rows as each query finds in as many groups"
 
 
 def test_an_answer_is_recalled_with_its_bounds(raw: duckdb.DuckDBPyConnection) -> None:
@@ -303,7 +303,7 @@ def test_bounds_that_are_named_are_another_question(raw: duckdb.DuckDBPyConnecti
 def test_a_plan_finds_bounds(raw: duckdb.DuckDBPyConnection) -> None:
     with connected(raw, epsilon=10) as connection:
         plan = connection.plan(["SELECT SUM(amount) AS s FROM orders", "SELECT COUNT(*) FROM people"], epsilon=2)
-        assert "its error is unknown until" in str(plan)
+        assert "error unknown until" in str(plan)
         summed, counted = plan.execute()
         assert len(summed.receipt.bounds) == 1
         assert counted.receipt.bounds == ()
@@ -317,7 +317,7 @@ def test_a_plan_finds_bounds(raw: duckdb.DuckDBPyConnection) -> None:
         ("SELECT COUNT(*) FROM orders", {"epsilon": 1, "diagnose": True}, "diagnose=True"),
         ("SELECT MEDIAN(amount) FROM orders", {"epsilon": 1, "mechanism": "smooth"}, 'mechanism="smooth"'),
         ("SELECT SUM(fixed) FROM orders", {"epsilon": 1, "bounds": (0, 5)}, 'bounds= is "auto"'),
-        ("SELECT SUM(fixed) FROM orders", {"epsilon": 1, "max_groups": "many"}, "whole number from 1 on"),
+        ("SELECT SUM(fixed) FROM orders", {"epsilon": 1, "max_groups": "many"}, "whole number of at least 1"),
     ],
 )
 def test_what_cannot_be_found_is_refused(

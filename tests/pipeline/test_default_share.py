@@ -1,4 +1,4 @@
-"""A question that names no price takes a tenth of the session, in the session's own currency."""
+"""A question that names no price takes a tenth of the budget, in the session's own currency."""
 
 from __future__ import annotations
 

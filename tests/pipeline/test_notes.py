@@ -36,7 +36,7 @@ from dpsql.result import NOISE_ONLY, UNKNOWN_NOTE
             {},
             (
                 "at most 2 rows per person count",
-                "m: off by at most 18 ranks at 95 %; its error in value depends on the data",
+                "m: off by at most 18 ranks at 95 %; the error in value depends on the data",
             ),
         ),
         (
@@ -44,7 +44,8 @@ from dpsql.result import NOISE_ONLY, UNKNOWN_NOTE
             {},
             (
                 "at most 2 rows per person count",
-                '"share" is biased if anyone has more than 2 rows, because its two sides are bounded separately; '
+                '"share" is biased if anyone has more than 2 rows, because numerator and denominator are bounded '
+                "separately; "
                 "AVG(condition) is not",
             ),
         ),
@@ -53,7 +54,8 @@ from dpsql.result import NOISE_ONLY, UNKNOWN_NOTE
             {},
             (
                 "at most 2 rows per person count",
-                '"each" is biased if anyone has more than 2 rows, because its two sides are bounded separately; '
+                '"each" is biased if anyone has more than 2 rows, because numerator and denominator are bounded '
+                "separately; "
                 "AVG(amount) is not",
             ),
         ),
@@ -64,8 +66,9 @@ from dpsql.result import NOISE_ONLY, UNKNOWN_NOTE
             {"bounding": "l2_clip"},
             (
                 "at most 2 rows per person count in a group",
-                "anyone in n > 3 groups is scaled down to sqrt(3 / n) in each of them",
-                '"share" is biased if anyone has more than 2 rows, because its two sides are bounded separately; '
+                "anyone in n > 3 groups counts sqrt(3 / n) in each of them",
+                '"share" is biased if anyone has more than 2 rows, because numerator and denominator are bounded '
+                "separately; "
                 "AVG(condition) is not",
             ),
         ),
@@ -77,7 +80,7 @@ from dpsql.result import NOISE_ONLY, UNKNOWN_NOTE
         (
             "SELECT AVG(n) FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id)",
             {},
-            ("n is clamped to [1, 2], from max_rows_per_group; write LEAST(n, ...) for another bound",),
+            ("n is clamped to [1, 2], from max_rows_per_group; write LEAST(n, ...) to choose another bound",),
         ),
         ("SELECT AVG(LEAST(n, 9)) FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id)", {}, ()),
     ],
@@ -101,7 +104,7 @@ def test_groups_that_are_not_shown_are_said(shop: dpsql.Connection) -> None:
     cursor = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3)
     (release,) = shop.explain("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3).releases
     hidden = f"groups of fewer than about {release.threshold} people are not shown"
-    assert f"{hidden}, and calculations over all groups omit them" in cursor.notes
+    assert f"{hidden}, and calculations over all groups leave them out" in cursor.notes
     cursor = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3, max_rows_per_group=1)
     assert "at most 1 row per person counts in a group" in cursor.notes
 
@@ -116,7 +119,7 @@ def test_columns_of_one_name_are_to_be_renamed(shop: dpsql.Connection) -> None:
     counts, totals = (f"(SELECT items, {what} AS n FROM orders GROUP BY items)" for what in ("COUNT(*)", "SUM(amount)"))
     joined = f"FROM {counts} AS a JOIN {totals} AS b USING (items)"
     cursor = shop.execute(f"SELECT a.items, a.n, b.n {joined}", epsilon=3)
-    same = '"n", "n": the error is unknown because columns have the same name: rename them with AS'
+    same = '"n", "n": the error is unknown because two columns have the same name; rename one with AS'
     assert same in cursor.notes
     assert [column.is_noisy for column in cursor.result.columns] == [False, True, True]
     renamed = shop.execute(f"SELECT a.items, a.n, b.n AS total {joined}", epsilon=3)
@@ -126,7 +129,7 @@ def test_columns_of_one_name_are_to_be_renamed(shop: dpsql.Connection) -> None:
     assert [column.is_noisy for column in star.result.columns][1::2] == [True, True]
 
 
-EXACT = "± does not include the noise in the answer of the subquery"
+EXACT = "± does not include the noise of the subquery's answer"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +269,7 @@ def test_how_much_was_left_out(visits: dpsql.Connection, sql: str, rows: int) ->
 
 def test_nothing_was_left_out(visits: dpsql.Connection) -> None:
     notes = visits.execute("SELECT COUNT(*) FROM visits", epsilon=50, max_rows_per_group=1000, diagnose=True).notes
-    assert "bounding left out next to nothing (5% of the cost paid for this estimate)" in notes
+    assert "bounding left out almost nothing (this estimate took 5% of the cost)" in notes
     assert not any("would count" in note for note in notes)
 
 

@@ -142,7 +142,7 @@ def test_explain_says_the_price_for_free(shop: dpsql.Connection) -> None:
 
 def test_what_does_not_fit_costs_nothing(shop: dpsql.Connection) -> None:
     explained = shop.explain(BY_REGION, accuracy=0.2)
-    with pytest.raises(dpsql.BudgetExhausted, match=r"the least for ± 0\.2 at 95 %; ask for a wider") as caught:
+    with pytest.raises(dpsql.BudgetExhausted, match=r"the least for ± 0\.2 at 95 %; use a wider") as caught:
         shop.execute(BY_REGION, accuracy=0.2)
     assert caught.value.requested == explained.cost.epsilon > caught.value.remaining
     assert spent(shop) == 0
@@ -203,7 +203,7 @@ def test_a_percentage_of_nothing_known(options: dict[str, Any], shop: dpsql.Conn
     """What is drawn anew may be about other rows, so an adaptive subquery says nothing about it."""
     if options:
         shop.execute(COUNT, epsilon=1)
-    with pytest.raises(dpsql.ProgrammingError, match='no total of "n" is known yet') as caught:
+    with pytest.raises(dpsql.ProgrammingError, match='needs a known total of "n"') as caught:
         shop.execute(COUNT, accuracy="5%", **options)
     assert "accuracy=50" in str(caught.value.hint)
 
@@ -214,16 +214,32 @@ def test_a_percentage_of_nothing_known(options: dict[str, Any], shop: dpsql.Conn
 @pytest.mark.parametrize(
     ("sql", "problem", "hint"),
     [
-        ("SELECT COUNT(*) AS n, AVG(amount) AS mean FROM orders", '"mean" is depends on the answer', "SUM and COUNT"),
-        ("SELECT SUM(amount) / COUNT(*) AS mean FROM orders", '"mean" is depends on the answer', "SUM and COUNT"),
-        ("SELECT VARIANCE(amount) AS spread FROM orders", '"spread" will be is not known', "for COUNT and SUM"),
-        ("SELECT MEDIAN(amount) AS half FROM orders", '"half" will be is not known', "for COUNT and SUM"),
-        ("SELECT region, COUNT(*) AS n FROM orders GROUP BY ROLLUP (region)", '"n" will be is not known', "epsilon="),
-        ("SELECT COUNT(*) + (SELECT COUNT(*) FROM customers) AS n FROM orders", '"n" will be is not known', "epsilon="),
+        (
+            "SELECT COUNT(*) AS n, AVG(amount) AS mean FROM orders",
+            '"mean" depends on the answer',
+            "SUM and COUNT",
+        ),
+        (
+            "SELECT SUM(amount) / COUNT(*) AS mean FROM orders",
+            '"mean" depends on the answer',
+            "SUM and COUNT",
+        ),
+        ("SELECT VARIANCE(amount) AS spread FROM orders", '"spread" is not known', "for COUNT and SUM"),
+        ("SELECT MEDIAN(amount) AS half FROM orders", '"half" is not known', "for COUNT and SUM"),
+        (
+            "SELECT region, COUNT(*) AS n FROM orders GROUP BY ROLLUP (region)",
+            '"n" is not known',
+            "epsilon=",
+        ),
+        (
+            "SELECT COUNT(*) + (SELECT COUNT(*) FROM customers) AS n FROM orders",
+            '"n" is not known',
+            "epsilon=",
+        ),
         ("SELECT region FROM orders GROUP BY region", "no column of the answer is noisy", "epsilon="),
         (
             "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1) COUNT(*) FROM orders",
-            "accuracy= says how",
+            "accuracy= already says how",
             "one place",
         ),
     ],

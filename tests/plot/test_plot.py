@@ -170,7 +170,7 @@ def test_dates_are_drawn_in_their_order_and_begin_at_midnight() -> None:
     answer = made([(date(2024, 2, 1), 1), (None, 9), (date(2024, 1, 1), 2)], ("day", "DATE"))
     chart = chart_of(answer)
     assert chart.places == ((date(2024, 1, 1),), (date(2024, 2, 1),))
-    assert chart.notes == ("the row without a date is not shown",)
+    assert chart.notes == ("rows without a date are not shown",)
     assert values(plot(answer, "altair"))[0]["key"] == "2024-01-01T00:00:00"
 
 
@@ -195,7 +195,7 @@ def test_a_wide_map_keeps_the_largest_of_each_key() -> None:
 
 
 def test_what_cannot_be_drawn_is_left_out() -> None:
-    """NULL has no bar; so has a value that is no number."""
+    """NULL has no bar; so has a value that is not a number."""
     chart = chart_of(made([("a", None), ("b", math.inf), ("c", -7)], ("key", "VARCHAR")))
     first, second, third = chart.panels[0].points
     assert (first, second) == (None, None)
@@ -216,7 +216,7 @@ def test_an_error_without_limit_has_no_bar() -> None:
     (point,) = chart.panels[0].points
     assert point is not None
     assert (point.value, point.low, point.shown) == (2.0, None, "2 ± ∞")
-    assert chart.notes == ("no error bar where the error is unknown or has no limit",)
+    assert chart.notes == ("no error bar where the error is unknown or unbounded",)
 
 
 @pytest.mark.parametrize("library", ["altair", "matplotlib"])
@@ -234,7 +234,7 @@ def test_hostile_names_are_drawn_as_text(library: str) -> None:
 
 
 def test_an_answer_of_keys_alone_is_refused() -> None:
-    with pytest.raises(dpsql.ProgrammingError, match="has no computed numbers to plot"):
+    with pytest.raises(dpsql.ProgrammingError, match="has no numeric columns to plot"):
         plot(made([("a",)], ("key", "VARCHAR"), estimates=0))
 
 
@@ -246,7 +246,7 @@ def test_an_answer_without_rows_is_refused(rows: list[tuple[Any, ...]]) -> None:
 
 
 def test_nothing_was_asked(visits: dpsql.Connection) -> None:
-    with pytest.raises(dpsql.InterfaceError, match="there is no answer yet"):
+    with pytest.raises(dpsql.InterfaceError, match="no query has been executed yet"):
         visits.cursor().plot()
 
 

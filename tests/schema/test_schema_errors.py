@@ -82,9 +82,9 @@ BOUNDS = [
     bounds("date", "[2024-02-30, 2025-01-01]", '"2024-02-30" is not a date', "such as 2024-01-31"),
     bounds("date", "[2024-01-01 12:00:00, 2025-01-01]", "is not a date", "such as 2024-01-31"),
     bounds("timestamp", "[noon, midnight]", '"noon" is not a timestamp', "2024-01-31 12:30:00"),
-    bounds("timestamp", "[2024-01-01, 2025-01-01T00:00:00Z]", "time zone", "leave the zone away"),
-    bounds("text", "[a, z]", "a text column has no bounds", "values: [north, south]"),
-    bounds("boolean", "[false, true]", "a boolean column has no bounds", "values: [false, true]"),
+    bounds("timestamp", "[2024-01-01, 2025-01-01T00:00:00Z]", "time zone", "drop the time zone"),
+    bounds("text", "[a, z]", "a text column cannot have bounds", "values: [north, south]"),
+    bounds("boolean", "[false, true]", "a boolean column cannot have bounds", "values: [false, true]"),
     bounds("integer", "5", "the lowest and the highest value", "bounds: [0, 100]"),
     bounds("date", "[2024-01-01]", "the lowest and the highest", "bounds: [2024-01-01, 2026-12-31]"),
 ]
@@ -95,12 +95,12 @@ VALUES = [
     column("{type: text, values: [a, b, a]}", "x.values", "a is listed twice", "every value once"),
     column("{type: text, values: [1]}", "x.values", "1 is not text", 'put it in quotes: "1"'),
     column("{type: text, values: [true]}", "x.values", "true is not text", 'put it in quotes: "true"'),
-    column(r'{type: text, values: ["\ud83d"]}', "x.values", "is not valid text", "write the character itself"),
+    column(r'{type: text, values: ["\ud83d"]}', "x.values", "is not valid text", "write the whole character"),
     column("{type: integer, values: [one]}", "x.values", '"one" is not an integer', "whole number"),
     column("{type: boolean, values: [0, 1]}", "x.values", "0 is not a boolean", "true or false"),
     column("{type: double, values: [1.5]}", "x.values", "a double column cannot list its values", "bounds: [0, 500]"),
     column(
-        "{type: integer, values: [1], bounds: [0, 1]}", "x.values", "either bounds or values", "leave the bounds out"
+        "{type: integer, values: [1], bounds: [0, 1]}", "x.values", "bounds or values, not both", "remove the bounds"
     ),
 ]
 
@@ -123,7 +123,7 @@ COLLECTED = [
         column(
             f"{{type: text, collected: {{mechanism: kary, epsilon: {epsilon}, values: [a, b]}}}}",
             "x.collected.epsilon",
-            "epsilon is a number above 0",
+            "epsilon must be a number above 0",
             "epsilon: 1.0",
         )
         for epsilon in ("0", "-1", ".nan", ".inf", "true", "much")
@@ -137,13 +137,13 @@ COLLECTED = [
     column(
         f"{{type: text, collected: {{{KARY}, values: [a, b], instantaneous: [0.5, 0.75]}}}}",
         "x.collected.instantaneous",
-        "kary has no instantaneous noise",
-        "leave it out",
+        "kary does not use instantaneous noise",
+        "remove it",
     ),
     column(
         "{type: text, collected: {mechanism: rappor, epsilon: 1, values: [a, b], instantaneous: [0.75, 0.5]}}",
         "x.collected.instantaneous",
-        "the second one larger",
+        "in increasing order",
         "instantaneous: [0.5, 0.75]",
     ),
     column(
@@ -155,20 +155,20 @@ COLLECTED = [
     column(
         f"{{type: integer, bounds: [1, 2], collected: {{{KARY}, values: [1, 2]}}}}",
         "x.collected",
-        "no bounds of its own",
-        "leave the bounds out",
+        "no separate bounds",
+        "remove bounds",
     ),
     column(
         f"{{type: text, values: [a, b], collected: {{{KARY}, values: [a, b]}}}}",
         "x.collected",
-        "no values of its own",
-        "leave the values out",
+        "no separate values",
+        "remove values",
     ),
     column(
         f"{{type: text, nullable: true, collected: {{{KARY}, values: [a, b]}}}}",
         "x.collected",
         "cannot be NULL",
-        "leave nullable out",
+        "remove nullable",
     ),
     column(
         f"{{type: double, collected: {{{KARY}, values: [a, b]}}}}",
@@ -186,22 +186,22 @@ COLLECTED = [
 
 COLUMNS = [
     column("{type: double, bound: [0, 1]}", "x.bound", 'unknown key "bound"', 'did you mean "bounds"?'),
-    column("{type: text, unique: true}", "x.unique", 'unknown key "unique"', "unique: true  beside the table's unit"),
+    column("{type: text, unique: true}", "x.unique", 'unknown key "unique"', "unique: true  next to the table's unit"),
     column("{bounds: [0, 1]}", "x", '"type" is missing', "type: integer"),
-    column("intger", "x.type", 'no type "intger"', 'did you mean "integer"?'),
-    column("varchar(20)", "x.type", 'no type "varchar(20)"', "write text"),
-    column("decimal", "x.type", 'no type "decimal"', "write decimal(18,2)"),
-    column("decimal(39,2)", "x.type", "no possible decimal", "p from 1 to 38"),
-    column("decimal(2,3)", "x.type", "no possible decimal", "s of them after the point"),
+    column("intger", "x.type", 'unknown type "intger"', 'did you mean "integer"?'),
+    column("varchar(20)", "x.type", 'unknown type "varchar(20)"', "write text"),
+    column("decimal", "x.type", 'unknown type "decimal"', "write decimal(18,2)"),
+    column("decimal(39,2)", "x.type", "not a valid decimal", "p from 1 to 38"),
+    column("decimal(2,3)", "x.type", "not a valid decimal", "s of them after the point"),
     column("{type: decimal(10,2), bounds: [0, 1]}", "x.type", "splits the type at its comma", '"decimal(18,2)"'),
     column("{type: 5}", "x.type", "5 is not a type", "type: integer"),
     column("[integer]", "x", "is not a mapping", "amount: double, or  amount: {type: double, bounds: [0, 500]}"),
     column("{type: text, nullable: yes}", "x.nullable", '"yes" is not true or false', "nullable: true"),
     column("text\n      X: text", "X", '"X" and "x" are the same name', "rename one")._replace(line=7),
-    column("text\n      x: text", "x", '"x" is here twice', "the other is on line 6")._replace(line=7),
-    column("text\n      a.b: text", "a.b", "'a.b' cannot be a name", "no dots")._replace(line=7),
-    column("text\n      '': text", "", "'' cannot be a name", "no dots")._replace(line=7),
-    column("text\n      ' y': text", " y", "' y' cannot be a name", "blanks around it")._replace(line=7),
+    column("text\n      x: text", "x", '"x" appears twice', "the other is on line 6")._replace(line=7),
+    column("text\n      a.b: text", "a.b", "'a.b' is not a valid name", "cannot contain dots")._replace(line=7),
+    column("text\n      '': text", "", "'' is not a valid name", "cannot contain dots")._replace(line=7),
+    column("text\n      ' y': text", " y", "' y' is not a valid name", "begin or end with a blank")._replace(line=7),
     column("text\n      7: text", "7", "7 is not a name", 'put it in quotes: "7"')._replace(line=7),
 ]
 
@@ -210,16 +210,21 @@ TEXT_FILES = [
     csv("{delimter: ;}", ".delimter", "unknown key", "delimiter"),
     csv("{delimiter: ab}", ".delimiter", '"ab" is not one ASCII character', 'delimiter: ";"'),
     csv("{quote: é}", ".quote", "is not one ASCII character", "quote:"),
-    csv("{delimiter: '|', escape: '|'}", ".delimiter", "also the quote or the escape", "of its own"),
-    csv("{header: false}", ".header", "true, or the list", "header: [person, age]"),
+    csv("{delimiter: '|', escape: '|'}", ".delimiter", "also the quote or the escape", "different characters"),
+    csv("{header: false}", ".header", "true or the list", "header: [person, age]"),
     csv("{encoding: ebcdic}", ".encoding", "utf-8", "latin-1"),
     csv("{line_breaks: 1}", ".line_breaks", "is not true or false", "line_breaks: true"),
 ]
 TABLES = [
-    table("{columns: {id: integer}}", "t", "is private and names no unit", "unit: id  if"),
-    table("{public: true, unit: id, columns: {id: integer}}", "t.unit", 'public table has no "unit"', "remove unit"),
-    table("{public: true, unique: true, columns: {id: integer}}", "t.unique", 'no "unique"', "remove unique"),
-    table("{public: true, contribution: {}, columns: {id: text}}", "t.contribution", 'no "contribution"', "remove"),
+    table("{columns: {id: integer}}", "t", "is private but names no unit", "unit: id  if"),
+    table("{public: true, unit: id, columns: {id: integer}}", "t.unit", 'cannot have "unit"', "remove unit"),
+    table("{public: true, unique: true, columns: {id: integer}}", "t.unique", 'cannot have "unique"', "remove unique"),
+    table(
+        "{public: true, contribution: {}, columns: {id: text}}",
+        "t.contribution",
+        'cannot have "contribution"',
+        "remove",
+    ),
     table("{unit: idd, columns: {id: integer}}", "t.unit", 'no column "idd"', '"id"'),
     table("{unit: 5, columns: {id: integer}}", "t.unit", "5 is not text", "unit: customer_id"),
     table("{unit: id}", "t", '"columns" is missing', "columns: {customer_id: integer"),
@@ -257,11 +262,11 @@ PATHS = [
     path("{thru: p, to: people.id}", "t.unit.thru", 'unknown key "thru"', '"through"'),
     path("{through: p, to: places.id}", "t.unit.to", "ends nowhere", "a private table"),
     path("{through: p, to: people.name}", "t.unit.to", "cannot be equal", "the same type"),
-    path("{through: p, to: t.p}", "t.unit", "a circle: t -> t", "a unit column of its own"),
+    path("{through: p, to: t.p}", "t.unit", "a cycle: t -> t", "a unit column of its own"),
     table(
         "{unit: {through: p, to: people.id}, unique: true, columns: {p: integer}}",
         "t.unique",
-        "over a path cannot be unique",
+        "through another table cannot be unique",
         "remove unique",
     ),
     Case(
@@ -270,7 +275,7 @@ PATHS = [
         "  b: {unit: {through: x, to: c.x}, columns: {x: integer}}\n"
         "  c: {unit: {through: x, to: b.x}, columns: {x: integer}}\n",
         "tables.a.unit",
-        "in a circle: a -> b -> c -> b",
+        "a cycle: a -> b -> c -> b",
         "a unit column of its own",
         2,
     ),
@@ -282,7 +287,7 @@ CONTRIBUTIONS = [
     contribution("{max_groups: true}", "contribution.max_groups", "true is not a whole number", "max_groups: 4"),
     contribution("{max_rows_per_group: 1.5}", "contribution.max_rows_per_group", "1.5 is not a whole", "per_group: 5"),
     contribution("{max_rows_per_group: '5'}", "contribution.max_rows_per_group", '"5" is not a whole', "per_group: 5"),
-    contribution("{max_groups: 2147483648}", "contribution.max_groups", "that one person could have", "max_groups: 4"),
+    contribution("{max_groups: 2147483648}", "contribution.max_groups", "plausible number of rows", "max_groups: 4"),
     contribution("{groups: 4}", "contribution.groups", 'unknown key "groups"', 'did you mean "max_groups"'),
     contribution("5", "contribution", "5 is not a mapping", "contribution: {max_groups: 4"),
 ]
@@ -293,7 +298,7 @@ FILES = [
     Case("- a\n- b\n", "", "this is not a schema", "tables: {orders:", None),
     Case("just words", "", "this is not a schema", "tables: {orders:", None),
     Case("dataset: x", "", '"tables" is missing', "tables: {orders:", None),
-    Case("tables: {}", "tables", "the schema has no tables", "not declared does not exist", 1),
+    Case("tables: {}", "tables", "the schema has no tables", "only declared tables", 1),
     Case("tables: [a]", "tables", "is not a mapping", "tables: {orders:", 1),
     Case("dataset: 5\ntables: {}", "dataset", "5 is not text", "dataset: shop", 1),
     Case("tabels: {}", "tabels", 'unknown key "tabels"', 'did you mean "tables"?', 1),
@@ -302,7 +307,7 @@ FILES = [
     Case("tables:\n\tt: 5\n", "", "not valid YAML", "check the indentation", 2),
     Case("tables: 1\n---\nb: 2\n", "", "not valid YAML", "check the indentation", 2),
     Case("tables: !!python/object:os.system x", "", "not valid YAML", "check the indentation", 1),
-    Case("a: !!int x", "", "a !!tag does not fit", "leave the tags out", None),
+    Case("a: !!int x", "", "a !!tag does not match", "leave the tags out", None),
     Case("tables: {}\n? [a]\n: b\n", "", "cannot be a key", "write a name", 2),
     Case("a: &a {b: *a}", "", "nested too deeply", "six levels", None),
     Case("[" * 5000, "", "nested too deeply", "six levels", None),
@@ -376,7 +381,7 @@ def test_odd_python_values_are_refused_kindly(type_name: str, bound: Any) -> Non
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match=r"nowhere\.yaml: there is no such file"):
+    with pytest.raises(SchemaError, match=r"nowhere\.yaml: no such file"):
         load_schema(tmp_path / "nowhere.yaml")
     with pytest.raises(SchemaError, match="the file cannot be read"):
         load_schema(tmp_path)
@@ -443,6 +448,6 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(SchemaError) as caught:
         load_schema({"tables": {"t": {"unit": "id", "columns": columns}}})
     first, *_, last = str(caught.value).splitlines()
-    assert first == 'tables.t.columns.id.type: there is no type "int"'
+    assert first == 'tables.t.columns.id.type: unknown type "int"'
     problem = "also: tables.t.columns.age.bounds: the lower bound 9 is above the upper bound 0"
     assert last == f"{problem}; hint: write  bounds: [0, 9]"

@@ -83,7 +83,7 @@ def test_an_accuracy_is_promised_for_all_groups_or_not_at_all(equal: dpsql.Conne
     assert any_row.columns[1].half_width <= 30
     assert largest.columns[1].half_width <= 30
     assert largest.cost.epsilon > 1.5 * any_row.cost.epsilon
-    with pytest.raises(dpsql.Unsupported, match="chosen by their noise"):
+    with pytest.raises(dpsql.Unsupported, match="noisy values choose the rows"):
         equal.explain(
             "SELECT LEFT(CAST(u AS VARCHAR), 1) AS k, COUNT(*) AS n FROM t GROUP BY ALL ORDER BY n LIMIT 5", accuracy=30
         )

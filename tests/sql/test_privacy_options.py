@@ -293,7 +293,7 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
         clause("epsilon = 1", f"COUNT(*) FROM orders UNION ALL {clause('', 'COUNT(*) FROM orders')}"),
         PROGRAMMING,
         "WITH DIFFERENTIAL_PRIVACY OPTIONS()",
-        "in each",
+        "give each one",
     ),
     (
         clause("epsilon = 1", f"n FROM ({clause('epsilon = 2')})"),
@@ -311,7 +311,7 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
         f"{clause('epsilon = 1', ONE)} UNION ALL {clause('epsilon = 2', 'MEDIAN(items) FROM orders')}",
         UNSUPPORTED,
         "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 2)",
-        "questions of their own",
+        "separately",
     ),
     (
         f"{clause('epsilon = 1, delta = 1e-7', ONE)} UNION ALL {clause('epsilon = 2', ONE)}",
@@ -323,7 +323,7 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
         f"{clause('epsilon = 1', ONE)} UNION ALL {clause('epsilon = 2, mechanism = laplace', ONE)}",
         PROGRAMMING,
         "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 2, mechanism = laplace)",
-        "several questions",
+        "split the query",
     ),
     (
         f"SELECT * FROM ({clause('epsilon = 1')}), (SELECT COUNT(*) AS m FROM orders)",
@@ -377,13 +377,13 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
         "SELECT SUM(n, per_row => (0, 5)) FROM (SELECT COUNT(*) AS n FROM orders)",
         UNSUPPORTED,
         "n, per_row => (0, 5",
-        "leave them out",
+        "remove them",
     ),
     (
         "SELECT SUM(s) FROM (SELECT customer_id, SUM(items, per_group => (0, 5)) AS s FROM orders GROUP BY 1)",
         UNSUPPORTED,
         "SUM(items, per_group => (0, 5",
-        "per row",
+        "each row",
     ),
     ("SELECT SUM(items CLAMPED BETWEEN 0 AND 5) FROM orders", SYNTAX, "CLAMPED BETWEEN", "ANON_SUM"),
     ("SELECT ANON_SUM(items CLAMPED BETWEEN 0) FROM orders", SYNTAX, "CLAMPED BETWEEN", "ANON_SUM"),
@@ -443,7 +443,7 @@ def test_the_clause_and_a_keyword_differ(
     with pytest.raises(dpsql.ProgrammingError, match=said) as caught:
         shop.execute(clause(options), **keywords)
     assert caught.value.at is not None
-    assert caught.value.hint == "say it in one place"
+    assert caught.value.hint == "set it in one place"
 
 
 def test_the_tokens_keep_their_places() -> None:

@@ -309,7 +309,7 @@ def test_a_row_that_leads_to_one_person_goes_with_that_person(
 def test_a_key_that_is_unique_by_chance_is_refused_where_it_can_change() -> None:
     raw = duckdb.connect()
     raw.execute(TWO_OWNERS.format(key="", id=OWN))
-    with pytest.raises(dpsql.SchemaError, match=r'tables\.bills\.unit: nothing keeps "visits\.id" unique') as caught:
+    with pytest.raises(dpsql.SchemaError, match=r'bills\.unit: nothing enforces that "visits\.id" is unique') as caught:
         dpsql.connect(raw, schema=PATH, budget=1)
     assert "ALTER TABLE visits ADD PRIMARY KEY (id)" in str(caught.value.hint)
     raw.execute("ALTER TABLE visits ADD PRIMARY KEY (id)")

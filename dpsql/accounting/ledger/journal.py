@@ -61,7 +61,7 @@ class Answers:
     dataset: str
 
     def store(self, connection: Transaction, answers: Sequence[StoredAnswer]) -> None:
-        """Keeps the answers; a fresh one takes the place of an older one."""
+        """Stores the answers; a new answer replaces an older one."""
         time = as_text(now())
         for fingerprint, subject, payload, terms in answers:
             known = {answer.fingerprint: answer for answer in _listed(self._payload(connection, subject))}
@@ -228,7 +228,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry(Record):
-    """A record in its place, with the sums up to and including it: all of the dataset, and those of its analyst."""
+    """A numbered record with the running totals after it, for the dataset and for its analyst."""
 
     number: int
     time: str
@@ -304,7 +304,7 @@ def now() -> datetime:
 
 
 def as_text(time: datetime) -> str:
-    """Of one length, so that texts compare as times do."""
+    """A text of fixed length, so that texts sort like times."""
     return time.isoformat(timespec="microseconds")
 
 
@@ -437,7 +437,7 @@ def verify_chain(rows: Iterable[Sequence[object]], last_number: int) -> VerifyRe
     for row in rows:
         walk.step(row)
     if walk.number != last_number:
-        raise walk.broken(f"the last number given was {last_number}, and entries are missing")
+        raise walk.broken(f"entries are missing: the last number issued was {last_number}")
     return VerifyReport(walk.number, len(walk.charges), walk.head)
 
 
@@ -479,11 +479,11 @@ class _Walk:
         if entry.number != self.number:
             raise self.broken(f"it is numbered {entry.number}")
         if not (entry.tally.agrees(self.dataset_tally) and entry.analyst_tally.agrees(own)):
-            raise self.broken("its running sums do not follow from the events")
+            raise self.broken("its running totals do not match the events")
         if entry.charge is not None and entry.charge not in self.charges:
-            raise self.broken(f"it points at {entry.charge}, which is no charge")
+            raise self.broken(f"it refers to {entry.charge}, which is not a charge")
         if entry.state == "refused" and not gives_back_at_most(entry, self.charges.get(entry.charge or 0)):
-            raise self.broken("it gives back more than was charged")
+            raise self.broken("it refunds more than was charged")
         self._follow_suspensions(entry)
         if not self._within_limits(entry):
             raise self.broken("it spends more than the budget")
@@ -492,10 +492,10 @@ class _Walk:
         if entry.state == "charged" and entry.analyst in self.suspended:
             raise self.broken("it was charged while its analyst was suspended")
         if entry.state == "retried" and entry.analyst in self.retried:
-            raise self.broken("it was asked once more, as another was before it, and the owner had not looked")
+            raise self.broken("it was retried a second time before the owner intervened")
         to_lift = (self.suspended, self.retried, self.stopped)
         if entry.state == "resumed" and entry.analyst not in set().union(*to_lift):
-            raise self.broken("it lifts a suspension that there was not")
+            raise self.broken("it lifts a suspension that does not exist")
         match entry.state:
             case "suspended":
                 self.suspended.add(entry.analyst)
@@ -515,6 +515,6 @@ class _Walk:
 
     def broken(self, reason: str) -> LedgerError:
         return LedgerError(
-            f"the ledger was changed from outside: entry {self.number} is not as written, {reason}",
-            hint="restore the file from a backup, and count what was asked since then as spent",
+            f"the ledger was modified outside dpsql: entry {self.number} has changed: {reason}",
+            hint="restore the file from a backup, and treat every query since then as spent",
         )

@@ -69,7 +69,7 @@ class BudgetRecord:
             given += [f"delta {float(after.delta):.3g}"] if delta is not None else []
             raise LedgerError(
                 f"{self._whose} has a budget of {amount(before)} on record in {self.path}, not {' and '.join(given)}",
-                hint=f"name none to use that; the data owner changes it: {self._command(after)}",
+                hint=f"leave both out to use that; only the data owner can change it: {self._command(after)}",
             )
 
     def grant(self, epsilon: object, delta: object) -> None:
@@ -77,15 +77,15 @@ class BudgetRecord:
         recorded, after = self.journal.budget(self.analyst), self._named(epsilon, delta, None)
         if recorded is None:
             raise LedgerError(
-                f"{self._whose} has no limit to raise, and may spend what the dataset has left",
+                f"{self._whose} has no limit to raise and may spend all that the dataset has left",
                 hint=f"set one: {self._command(after)}",
             )
         before = filter_of(recorded)
         if after.epsilon < before.epsilon or after.delta < before.delta:
             more = self._named(before.epsilon + after.epsilon, None, None)
             raise LedgerError(
-                f"{amount(after)} is less than what is on record, {amount(before)}: a grant names the new total",
-                hint=f"this adds to it: {self._command(more)}; this lowers it: {self._command(after)}",
+                f"{amount(after)} is less than the {amount(before)} on record; a grant names the new total",
+                hint=f"to add to it: {self._command(more)}; to lower it: {self._command(after)}",
             )
         self._put_on_record(after)
 
@@ -94,8 +94,8 @@ class BudgetRecord:
         recorded, after = self.journal.budget(self.analyst), self._named(epsilon, delta, None)
         if recorded is not None and (after.epsilon > recorded.epsilon or after.delta > recorded.delta):
             raise LedgerError(
-                f"{amount(after)} is more than what is on record, {amount(filter_of(recorded))}",
-                hint=f"this raises it: {self._command(after)}",
+                f"{amount(after)} is more than the {amount(filter_of(recorded))} on record",
+                hint=f"to raise it: {self._command(after)}",
             )
         self._put_on_record(after)
 
@@ -114,11 +114,11 @@ class BudgetRecord:
         if recorded.dataset != self.dataset:
             raise LedgerError(
                 f'the ledger {self.path} belongs to the dataset "{recorded.dataset}", not to "{self.dataset}"',
-                hint="every dataset has a ledger of its own: give another path",
+                hint="each dataset needs its own ledger; give another path",
             )
         if composition not in (None, recorded.composition):
             raise LedgerError(
-                f'the ledger {self.path} counts by "{recorded.composition}", not by "{composition}"',
+                f'the ledger {self.path} uses composition "{recorded.composition}", not "{composition}"',
                 hint=f'open it with composition="{recorded.composition}"',
             )
 
@@ -131,9 +131,9 @@ class BudgetRecord:
         if not limit.admits(tally.totals):
             spent = limit.spent(tally.totals)
             raise LedgerError(
-                f"epsilon {spent.epsilon:.6g} at delta {spent.delta:.3g} is spent already, which {amount(limit)} does "
-                "not cover",
-                hint="what was answered cannot be taken back: name more than is spent",
+                f"epsilon {spent.epsilon:.6g} at delta {spent.delta:.3g} is already spent, which {amount(limit)} "
+                "does not cover",
+                hint="answers cannot be taken back; name more than is already spent",
             )
         self.journal.append(
             Record(
@@ -165,7 +165,7 @@ def check_analyst(analyst: str | None, epsilon: object) -> None:
     """Refuses an analyst budget without an analyst."""
     if analyst is None and epsilon is not None:
         raise ProgrammingError(
-            "analyst_budget= is the limit of one analyst, and none is named", hint='name one: analyst="ada"'
+            "analyst_budget= limits one analyst, but no analyst is named", hint='name one: analyst="ada"'
         )
 
 
@@ -239,13 +239,11 @@ class Ledger:
         path = os.fspath(path)
         check_analyst(analyst, analyst_epsilon)
         if on_failure not in get_args(OnFailure):
-            raise ProgrammingError(
-                f"there is no on_failure={on_failure!r}", hint='write on_failure="suspend" or "warn"'
-            )
+            raise ProgrammingError(f"unknown on_failure={on_failure!r}", hint='write on_failure="suspend" or "warn"')
         if type(interrupts_per_day) is not int or interrupts_per_day < 0:
             raise ProgrammingError(
-                f"interrupts_per_day is a number of questions, and {interrupts_per_day!r} is none",
-                hint=f"write interrupts_per_day={INTERRUPTS_PER_DAY}, or 0 if the first one should suspend",
+                f"interrupts_per_day must be a number of queries, not {interrupts_per_day!r}",
+                hint=f"write interrupts_per_day={INTERRUPTS_PER_DAY}, or 0 to suspend on the first one",
             )
         if epsilon is None and not is_there(path):
             raise _nothing_recorded(path)
@@ -272,7 +270,7 @@ class Ledger:
         if not is_there(path):
             raise LedgerError(
                 f"there is no ledger {path}",
-                hint="check the path, which ends in .ledger by default; the first session with a budget makes it",
+                hint="check the path, which ends in .ledger by default; the first session with a budget creates it",
             )
         file = open_store(path)
         with file.reading() as connection:
@@ -323,7 +321,7 @@ class Ledger:
             raise
 
     def release(self, charge: Entry) -> None:
-        """The question that was charged is over. If nothing says how it ended, it counts as failed."""
+        """Ends a charged query. If no outcome was recorded, the query counts as failed."""
         self._file.leases.release(charge.number)
 
     def _record(self, charge: Charge) -> Record:
@@ -351,8 +349,8 @@ class Ledger:
         with self._ending(charge) as journal:
             if not gives_back_at_most(mark, charge):
                 raise LedgerError(
-                    f"more would be given back than entry {charge.number} was charged",
-                    hint="what a test spares is a part of its question's cost",
+                    f"the refund is more than entry {charge.number} was charged",
+                    hint="a refused test refunds at most its query's cost",
                 )
             return journal.append(mark)
 
@@ -364,7 +362,7 @@ class Ledger:
     def stopped(self, charge: Entry, how: Stopped) -> Entry:
         """Records that a query was interrupted or timed out, which may depend on one person.
 
-        The first few in 24 hours are forgiven; the next suspends the analyst, as does one that the budget cannot pay.
+        A few stops per 24 hours are allowed. The next suspends the analyst, and so does one that exceeds the budget.
         """
         with self._ending(charge) as journal:
             paid = self._paid(journal, charge, _mark(charge, how))
@@ -419,7 +417,7 @@ class Ledger:
         return self._paid(journal, charge, mark) or mark
 
     def _paid(self, journal: Journal, charge: Entry, outcome: Record) -> Record | None:
-        """The outcome with what its charge lacks to the least that one costs; None if a budget does not have it."""
+        """The outcome, topped up to the minimum cost of an outcome; None if a budget does not cover that."""
         budgets = self._budgets(journal, charge.analyst)
         lacking = min(budget.filter.epsilon for budget in budgets) * LEAST_SHARE - charge.epsilon
         if lacking <= 0:
@@ -437,7 +435,7 @@ class Ledger:
             if not journal.is_charge(charge.number, charge.hash):
                 raise LedgerError(
                     f"entry {charge.number} of the ledger {self._file.path} is not that charge",
-                    hint="a charge is marked in the ledger that it was made in",
+                    hint="mark a charge in the ledger that made it",
                 )
             yield journal
 
@@ -463,8 +461,8 @@ class Ledger:
         if suspension is not None:
             whose = "the account" if self.analyst is None else f'the account of "{self.analyst}"'
             raise AccountSuspended(
-                f"{whose} is suspended: a question ended without an answer after its charge (entry {suspension.entry})",
-                hint=f"the data owner looks why, and lifts it: {self.way_to_resume}",
+                f"{whose} is suspended: a query was charged but returned no answer (entry {suspension.entry})",
+                hint=f"the data owner finds out why, then lifts the suspension: {self.way_to_resume}",
             )
 
     @property
@@ -482,14 +480,14 @@ class Ledger:
 
     @property
     def account(self) -> Budget:
-        """The dataset's too, for questions that need to know no more than what is spent and what there was."""
+        """The account, including the dataset's, for callers that need only the spent and the total budget."""
         with self._file.reading() as connection:
             journal = Journal(connection)
             return Budget(self._limit(journal), journal.tally())
 
     @property
     def filter(self) -> Filter:
-        """What there was for the dataset."""
+        """The dataset's filter: its budget, and the rule that composes costs."""
         with self._file.reading() as connection:
             return self._limit(Journal(connection))
 
@@ -549,20 +547,20 @@ def _not_suspended(analyst: str | None, suspended: Sequence[Suspension]) -> Ledg
     others = [f"--analyst {shlex.quote(one.analyst)}" for one in suspended if one.analyst is not None]
     others += ["no --analyst"] * any(one.analyst is None for one in suspended)
     return LedgerError(
-        "nobody without a name is suspended" if analyst is None else f'"{analyst}" is not suspended',
-        hint=f"suspended is: {', '.join(others)}" if others else "nobody is: there is nothing to lift",
+        "queries without an analyst's name are not suspended" if analyst is None else f'"{analyst}" is not suspended',
+        hint=f"suspended: {', '.join(others)}" if others else "nobody is suspended",
     )
 
 
 def _nothing_recorded(path: str) -> LedgerError:
-    return LedgerError(f"there is no budget in {path} yet", hint="name one to begin with: budget=1.0, delta=1e-6")
+    return LedgerError(f"{path} has no budget yet", hint="start with one: budget=1.0, delta=1e-6")
 
 
 def _exhausted(budget: Budget, cost: PrivacyLoss, epsilon: Fraction) -> BudgetExhausted:
     requested, remaining = rounded_up(epsilon), budget.remaining.epsilon
     hint = None
     if budget.tally.totals.delta + cost.delta > budget.filter.reserved_delta:
-        hint = "the delta for choosing groups and tests is spent; group by public keys, or ask the data owner for more"
+        hint = "the delta for group selection and tests is spent; group by public keys, or ask the data owner for more"
     elif requested <= remaining:
-        hint = 'this noise costs more here than its epsilon says; use mechanism="gaussian", or a smaller epsilon'
+        hint = 'in this session such noise costs more than its epsilon; use mechanism="gaussian", or a smaller epsilon'
     return BudgetExhausted(requested, remaining, hint=hint)

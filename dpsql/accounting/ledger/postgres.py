@@ -93,13 +93,13 @@ SETTINGS = {
 WORDS: dict[type[psycopg.Error], tuple[str, str]] = {
     errors.LockNotAvailable: ("is locked by another process", "try again, or end the process that holds it"),
     errors.InsufficientPrivilege: (
-        "may not be used by this role",
-        "the owner of the schema grants what is needed: see the page for owners, the ledger on a server",
+        "cannot be used by this role",
+        "the owner of the schema must grant the privileges listed in docs/owners.md, under the ledger on a server",
     ),
-    errors.UniqueViolation: ("holds this already", "a charge is marked once: released, refused or failed"),
+    errors.UniqueViolation: ("already holds this", "a charge is marked only once, as released, refused or failed"),
     errors.RaiseException: (
-        "was changed from outside: entries are missing",
-        "restore it from a backup, and count what was asked since then as spent",
+        "was modified outside dpsql: entries are missing",
+        "restore it from a backup, and treat every query since then as spent",
     ),
     errors.ReadOnlySqlTransaction: ("cannot be written", "connect to the primary server; nothing was charged"),
     errors.DiskFull: ("cannot grow: the disk is full", "free some space and ask again; nothing was charged"),
@@ -200,7 +200,7 @@ class ServerLeases:
 
 
 class _Session:
-    """A connection of this process: where it broke, or a fork left it to the parent, it is made anew."""
+    """A connection of this process; it reconnects after a failure or a fork."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -258,7 +258,7 @@ def _connect(url: str) -> psycopg.Connection:
 
 
 def _cut_off(connection: psycopg.Connection) -> None:
-    """In a forked child: closing it then says nothing on the line that the parent still uses."""
+    """In a forked child: closing the connection then sends nothing over the socket that the parent still uses."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, connection.fileno(), inheritable=False)
     os.close(nowhere)
@@ -277,7 +277,7 @@ def _parts(url: str) -> tuple[str, str]:
 
 
 def _make_tables(connection: psycopg.Connection, url: str) -> None:
-    """One after the other, should several come first."""
+    """Under a lock, in case several processes are the first."""
     _, schema = _parts(url)
     with connection.transaction():
         connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtext(%s))", [f"dpsql {schema}"])
@@ -291,8 +291,9 @@ def _make_tables(connection: psycopg.Connection, url: str) -> None:
                 connection.execute(FROM_OLDER_VERSION)
             except errors.InsufficientPrivilege:
                 raise LedgerError(
-                    f'the ledger "{schema}" was written by an older dpsql, and this role may not change its tables',
-                    hint="whoever made the schema opens it once with this version:  dpsql ledger show  does",
+                    f'the ledger "{schema}" was written by an older dpsql, and this role cannot alter its tables',
+                    hint="the role that created the schema must open it once with this version, for example with  "
+                    "dpsql ledger show",
                 ) from None
 
 
@@ -311,7 +312,8 @@ def _version(connection: psycopg.Connection, url: str) -> int | None:
     version = int(row[0]) if row else 0
     if version > SCHEMA_VERSION:
         raise LedgerError(
-            f'the ledger "{schema}" was written by a newer dpsql (schema {version}, known is {SCHEMA_VERSION})',
+            f'the ledger "{schema}" was written by a newer dpsql (schema {version}; this version reads up to '
+            f"{SCHEMA_VERSION})",
             hint="upgrade dpsql",
         )
     return version
@@ -319,7 +321,7 @@ def _version(connection: psycopg.Connection, url: str) -> int | None:
 
 @contextmanager
 def in_plain_words(url: str) -> Iterator[None]:
-    """Turns what PostgreSQL says into one LedgerError with a way out."""
+    """Turns an error of PostgreSQL into a LedgerError with a hint."""
     try:
         yield
     except psycopg.Error as error:

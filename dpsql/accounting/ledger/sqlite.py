@@ -163,13 +163,13 @@ if hasattr(os, "register_at_fork"):
 # By SQLite's primary result code: what the ledger's file ..., and what to do about it.
 WORDS = {
     sqlite3.SQLITE_BUSY: ("is locked by another process", "try again, or end the process that holds it"),
-    sqlite3.SQLITE_READONLY: ("cannot be written", "allow writing to the file and to its folder; nothing was charged"),
-    sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "check that its folder exists and may be written"),
+    sqlite3.SQLITE_READONLY: ("cannot be written", "make the file and its folder writable; nothing was charged"),
+    sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "check that its folder exists and is writable"),
     sqlite3.SQLITE_FULL: ("cannot grow: the disk is full", "free some space and ask again; nothing was charged"),
     sqlite3.SQLITE_IOERR: ("cannot be read or written: the disk reports an error", "check the disk and ask again"),
     sqlite3.SQLITE_NOTADB: ("is not an SQLite file", "give the ledger a path of its own"),
     sqlite3.SQLITE_CORRUPT: ("is damaged", "restore it from a backup"),
-    sqlite3.SQLITE_CONSTRAINT: ("holds this already", "a charge is marked once: released, refused or failed"),
+    sqlite3.SQLITE_CONSTRAINT: ("already holds this", "a charge is marked only once, as released, refused or failed"),
 }
 
 
@@ -187,7 +187,7 @@ def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[sqlite3.
 
 @contextmanager
 def in_plain_words(path: str) -> Iterator[None]:
-    """Turns what SQLite says into one LedgerError with a way out."""
+    """Turns an error of SQLite into a LedgerError with a hint."""
     try:
         yield
     except sqlite3.Error as error:
@@ -289,7 +289,8 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
         raise LedgerError(f"{path} is an SQLite file, but not a ledger", hint="give the ledger a path of its own")
     if version > SCHEMA_VERSION:
         raise LedgerError(
-            f"the ledger {path} was written by a newer dpsql (schema {version}, known is {SCHEMA_VERSION})",
+            f"the ledger {path} was written by a newer dpsql (schema {version}; this version reads up to "
+            f"{SCHEMA_VERSION})",
             hint="upgrade dpsql",
         )
     return int(version)
@@ -365,13 +366,13 @@ class LedgerFile:
             return self._connect()
         if self._process != os.getpid():
             raise LedgerError(
-                f"the ledger {self.path} was opened by the process that this one was forked from",
+                f"the ledger {self.path} was opened before this process was forked",
                 hint="keep the ledger in a file, and open it after the fork",
             )
         if self._identity != self._found():
             raise LedgerError(
                 f"the ledger {self.path} was deleted or replaced while it was open",
-                hint="nothing was charged; put the file back that was there, and connect again",
+                hint="nothing was charged; put the original file back and reconnect",
             )
         return self._connection
 

@@ -1,4 +1,4 @@
-"""What a DuckDB database says of its tables: columns, views, constraints. Read with system functions found first."""
+"""The catalogue of a DuckDB database: columns, views, constraints. System functions take precedence when it is read."""
 
 from __future__ import annotations
 
@@ -165,8 +165,8 @@ def _check_meaning(connection: duckdb.DuckDBPyConnection) -> None:
     if differing:
         wanted = "; ".join(f"SET {name} = '{MEANING[name][0]}'" for name in differing)
         raise SchemaError(
-            f"the database is locked, with other settings than ours: {', '.join(differing)}",
-            hint=f"before it is locked: {wanted}",
+            f"the database is locked with settings that dpsql cannot use: {', '.join(differing)}",
+            hint=f"set these before locking it: {wanted}",
         )
 
 

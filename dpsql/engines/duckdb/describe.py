@@ -1,4 +1,4 @@
-"""Names, types and constraints of what lies in a file: what a schema can be begun from. No value is shown.
+"""Names, types and constraints of a data source, to draft a schema from. No value is shown.
 
 A CSV file has no types, and does not say how it is written: both are guessed from its rows, here and nowhere else.
 Whoever owns the data looks at the guesses, and declares what everybody may know.
@@ -50,7 +50,7 @@ def describe(path: Path) -> dict[str, Described]:
 
 def _describe_text(path: Path) -> Described:
     if path.stat().st_size == 0:
-        raise OperationalError(f"{path} is empty", hint="its first line should name the columns")
+        raise OperationalError(f"{path} is empty", hint="the first line must name the columns")
     try:
         options = Csv.model_validate({"encoding": _encoding(path)})
         with in_utf8(path, options) as readable, duckdb.connect(":memory:") as connection:
@@ -62,7 +62,7 @@ def _describe_text(path: Path) -> Described:
             ).fetchall()
         return Described({name: kind for name, kind, *_ in rows}, csv=options)
     except (duckdb.Error, OSError):
-        problem = OperationalError(f"{path} cannot be read", hint="it should be a CSV file with named columns")
+        problem = OperationalError(f"{path} cannot be read", hint="it must be a CSV file with named columns")
     raise problem
 
 

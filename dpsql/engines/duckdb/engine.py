@@ -71,7 +71,7 @@ class LastingTables:
         return len(self._cells)
 
     def keep(self, lasting: Mapping[str, str], connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes such of these tables, by name, as are not there yet."""
+        """Creates those of these named tables that do not exist yet."""
         for name, sql in lasting.items():
             cells = self._cells.pop(name, None)
             self._cells[name] = _cells_made(name, sql, connection) if cells is None else cells
@@ -207,14 +207,14 @@ class DuckDBEngine:
             return
         except duckdb.Error:
             problem = OperationalError(
-                "the database does not answer", hint="look at it with DuckDB alone; connect again"
+                "the database does not answer", hint="check it with DuckDB directly, then reconnect"
             )
         raise problem
 
     def _compare_tables(self) -> None:
         if self._shared is not None and self._shared.differ(self._connection):
             raise OperationalError(
-                "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
+                "a declared table was changed since the connection was opened", hint="reconnect to check it again"
             )
 
     def can_run(self, sql: str) -> bool:
@@ -280,7 +280,7 @@ class DuckDBEngine:
 
     @cached_property
     def _asking(self) -> ThreadPoolExecutor:
-        """The thread that asks. It is there before anything is asked of it, and goes when the engine goes."""
+        """The thread that runs queries. It starts before the first query and ends with the engine."""
         pool = ThreadPoolExecutor(max_workers=1)
         pool.submit(int).result()
         return pool
@@ -386,7 +386,7 @@ def _over_tables(
         watched = SharedTables(places, created, declared) if shared else None
         return DuckDBEngine(connection, schema, guarantees=guarantees, shared=watched)
     except duckdb.Error:
-        problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
+        problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB directly")
     except BaseException:
         connection.close()
         raise
@@ -397,7 +397,7 @@ def _over_tables(
 def _created(
     connection: duckdb.DuckDBPyConnection, places: Mapping[str, tuple[DatabaseSchema, str]]
 ) -> dict[str, tuple[str, int] | None]:
-    """What the declared tables were created with, before anything else is asked about them."""
+    """The definitions of the declared tables, read before anything else."""
     for where in {where for where, _ in places.values()}:
         prepare_definitions(connection, where)
     return at_places(definitions, connection, places)
@@ -430,9 +430,9 @@ def _no_such_table(name: str, found: Collection[str]) -> SchemaError:
 
 
 SHEET = ("a spreadsheet", "save the sheet as a CSV file")
-SCHEMA = ("a schema, it seems", "the data comes first: connect(DATA, schema=SCHEMA), --db DATA --schema SCHEMA")
+SCHEMA = ("apparently a schema", "the data comes first: connect(DATA, schema=SCHEMA), --db DATA --schema SCHEMA")
 TREE = ("a JSON file", "turn it into a table: COPY (FROM 'data.json') TO 'data.parquet' in DuckDB")
-FOREIGN = ("a file of another program", "write it as CSV or Parquet there")
+FOREIGN = ("a file from another program", "export it from there as CSV or Parquet")
 OTHER_FILES = {
     **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), SHEET),
     **dict.fromkeys((".yaml", ".yml"), SCHEMA),
@@ -447,7 +447,7 @@ def open_file(path: Path) -> duckdb.DuckDBPyConnection:
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     if path.suffix.lower() in OTHER_FILES:
         kind, hint = OTHER_FILES[path.suffix.lower()]
-        raise OperationalError(f"{path} is {kind}, and the data should be a DuckDB, Parquet or CSV file", hint=hint)
+        raise OperationalError(f"{path} is {kind}, but the data must be a DuckDB, Parquet or CSV file", hint=hint)
     problem = None
     try:
         connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
@@ -458,13 +458,13 @@ def open_file(path: Path) -> duckdb.DuckDBPyConnection:
         return connection
     except duckdb.ConnectionException:
         problem = OperationalError(
-            f"{path} is open in this process already, with other settings",
-            hint="close that connection, or give it to dpsql.connect instead of the path",
+            f"{path} is already open in this process with different settings",
+            hint="close that connection, or pass it to dpsql.connect instead of the path",
         )
     except duckdb.Error:
         problem = OperationalError(
             f"{path} cannot be opened as a DuckDB database",
-            hint="it may be another kind of file, damaged, or locked by a process that writes to it",
+            hint="it may be damaged, a different kind of file, or locked by a process that writes to it",
         )
     raise problem
 
@@ -475,7 +475,7 @@ def _sources(database: object, schema: Schema) -> dict[str, object]:
         return {str(name): source for name, source in database.items()}
     if isinstance(database, str | os.PathLike) and str(database) == ":memory:":
         raise InterfaceError(
-            'a new ":memory:" database has no tables', hint="give an open duckdb connection, a file, or frames"
+            'a new ":memory:" database has no tables', hint="pass an open duckdb connection, a file, or frames"
         )
     names = list(schema.tables)
     if len(names) == 1:
@@ -483,7 +483,7 @@ def _sources(database: object, schema: Schema) -> dict[str, object]:
     if isinstance(database, str | os.PathLike):
         return {table_name(Path(database)): database}
     raise InterfaceError(
-        f"the schema declares {len(names)} tables, and one source was given", hint="give a dict of name -> source"
+        f"the schema declares {len(names)} tables, but only one source was given", hint="pass a dict of name -> source"
     )
 
 

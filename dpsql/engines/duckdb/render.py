@@ -1,4 +1,4 @@
-"""A tree in the words of DuckDB.
+"""Writes a tree as DuckDB's SQL.
 
 A Let is a lambda over a list of one: the only place of this engine's SQL where an expression gets a name, so that what
 is read twice is computed once. (An engine that puts the expression behind a column in the column's place would not.)

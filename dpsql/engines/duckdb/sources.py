@@ -44,7 +44,7 @@ KINDS = (*PARQUET, *TEXT)
 
 
 def names_files(source: object) -> bool:
-    """Whether it stands for Parquet or text files, and not for a DuckDB database."""
+    """Whether the source names Parquet or text files rather than a DuckDB database."""
     if isinstance(source, list | tuple):
         return bool(source) and all(isinstance(path, str | os.PathLike) for path in source)
     if not isinstance(source, str | os.PathLike):
@@ -89,7 +89,7 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
             raise OperationalError(f"there is no file {path}", hint="check the path")
         if kind_of(path) is None:
             raise OperationalError(
-                f"{path} is no Parquet or CSV file", hint=f"give files that end in {', '.join(KINDS)}"
+                f"{path} is not a Parquet or CSV file", hint=f"give files that end in {', '.join(KINDS)}"
             )
     if len({kind_of(path) in PARQUET for path in found}) > 1:
         raise OperationalError(f"{source} has Parquet and CSV files", hint="give files of one kind, such as *.parquet")
@@ -103,12 +103,10 @@ def written_at(paths: Iterable[Path]) -> datetime | None:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Names that begin with a dot or an underscore are notes that tools leave beside the data."""
+    """Skips names that begin with a dot or an underscore, which tools leave next to the data."""
     found = sorted(path for path in folder.iterdir() if path.name[0] not in "._")
     if any(path.is_dir() for path in found):
-        raise OperationalError(
-            f"{folder} has folders in it", hint=f"say which files are meant: {folder}/**/*.parquet, or */*.csv"
-        )
+        raise OperationalError(f"{folder} contains folders", hint=f"name the files: {folder}/**/*.parquet, or */*.csv")
     return found
 
 
@@ -123,7 +121,7 @@ def _parquet_columns(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[
         rows = connection.execute(f"DESCRIBE SELECT * FROM {parquet_rows([path])}").fetchall()
         return {name: kind for name, kind, *_ in rows}
     except duckdb.Error:
-        problem = OperationalError(f"{path} cannot be read", hint="it should be a .parquet file with named columns")
+        problem = OperationalError(f"{path} cannot be read", hint="it must be a .parquet file with named columns")
     raise problem
 
 
@@ -141,8 +139,8 @@ def check_alike(paths: list[Path], columns: Sequence[object]) -> None:
     for path, found in zip(paths, columns, strict=True):
         if found != columns[0]:
             raise OperationalError(
-                f"{path.name} has other columns than {paths[0].name}",
-                hint="files of one table have the same columns; connect several tables as a dict of table -> file, or "
+                f"{path.name} has different columns than {paths[0].name}",
+                hint="all files of a table need the same columns; pass several tables as a dict of table -> file, or "
                 f"make them tables of one DuckDB file: CREATE TABLE {path.stem} AS FROM '{path.name}'",
             )
 
@@ -160,7 +158,7 @@ WINDOWS = {byte: char for byte in range(0x80, 0xA0) if (char := bytes([byte]).de
 PROBLEMS = {
     "MISSING COLUMNS": "have fewer fields than columns",
     "TOO MANY COLUMNS": "have more fields than columns",
-    "UNQUOTED VALUE": "have a quote that does not end where its field ends",
+    "UNQUOTED VALUE": "have a closing quote before the end of the field",
     "INVALID ENCODING": "are not valid {encoding}",
     "LINE SIZE OVER MAXIMUM": f"are longer than {LONGEST_LINE} bytes",
 }
@@ -171,7 +169,7 @@ def column_names(path: Path, options: Csv) -> list[str]:
     if options.header is not True:
         return list(options.header)
     if path.stat().st_size == 0:
-        raise OperationalError(f"{path} is empty", hint="its first line should name the columns")
+        raise OperationalError(f"{path} is empty", hint="the first line must name the columns")
     names: list[str] = []
     try:
         with closing(_records(path, options)) as records:
@@ -181,8 +179,8 @@ def column_names(path: Path, options: Csv) -> list[str]:
     if not names or any(not name or "\ufffd" in name for name in names) or len({n.lower() for n in names}) < len(names):
         raise OperationalError(
             f"the first line of {path} does not name the columns",
-            hint="if it is a row, name them in the schema:  csv: {header: [person, age]}; if its fields are not told "
-            'apart or not read as text:  csv: {delimiter: ";", encoding: latin-1}',
+            hint="if it is a row, name them in the schema:  csv: {header: [person, age]}; if the fields are split "
+            'or decoded wrongly, declare the format:  csv: {delimiter: ";", encoding: latin-1}',
         )
     return names
 
@@ -207,7 +205,7 @@ def load(
             found = _problems(_rejected(connection), after - rows, broken, _rows_expected(path, options), options)
             rows = after
         except (duckdb.Error, OSError, csv.Error):
-            found = ["its lines end in different ways, or their fields cannot be told apart"]
+            found = ["its line endings are mixed, or its fields cannot be separated"]
         if found:
             raise OperationalError(
                 f"{path} is not well formed: {'; '.join(found)}",
@@ -239,7 +237,7 @@ def _problems(rejected: list[tuple[str, int]], rows: int, broken: int, expected:
     if broken and not options.line_breaks:
         found.append(f"{broken} rows have a line break within quotes")
     if not found and rows != expected:
-        found.append(f"of {expected} lines {rows} are rows: a quote does not end where its field ends")
+        found.append(f"only {rows} of {expected} lines are rows: a quote is not closed at the end of its field")
     return found
 
 
@@ -320,7 +318,7 @@ FRAME = "dpsql.frame"
 
 
 def copy_table(connection: duckdb.DuckDBPyConnection, table: Table, source: object) -> None:
-    """Makes the temporary table that a source stands for: its declared columns, as their declared types."""
+    """Creates the temporary table for a source: its declared columns, in their declared types."""
     if not names_files(source) and not isinstance(source, str):
         _copy_frame(connection, table, source)
         return
@@ -329,7 +327,7 @@ def copy_table(connection: duckdb.DuckDBPyConnection, table: Table, source: obje
         found = parquet_columns(connection, table.name, paths)
         if not _copy(connection, table, found, parquet_rows(paths)):
             raise OperationalError(
-                f"{source} cannot be read to its end", hint="it is damaged, or has texts that are not UTF-8"
+                f"{source} cannot be read to its end", hint="it is damaged, or contains text that is not UTF-8"
             )
     else:
         _copy_csv(connection, table, paths)
@@ -349,7 +347,7 @@ def _copy_csv(connection: duckdb.DuckDBPyConnection, table: Table, paths: list[P
 def _copy_frame(connection: duckdb.DuckDBPyConnection, table: Table, frame: Any) -> None:
     problem = InterfaceError(
         f'"{table.name}" cannot be read: {type(frame).__name__}',
-        hint="give a pandas, polars or Arrow table, a relation of DuckDB, or a path",
+        hint="pass a pandas, polars or Arrow table, a DuckDB relation, or a path",
     )
     try:
         connection.register(FRAME, with_plain_text(_rows_of_relation(frame)))
@@ -370,13 +368,13 @@ def _copy_frame(connection: duckdb.DuckDBPyConnection, table: Table, frame: Any)
 
 
 def _rows_of_relation(frame: Any) -> Any:
-    """A relation belongs to a connection of its own, so its rows are handed on; anything else as it is."""
+    """The rows of a relation, which belongs to another connection; anything else unchanged."""
     if not isinstance(frame, duckdb.DuckDBPyRelation):
         return frame
     try:
         return frame.to_arrow_table()
     except ImportError:
-        problem = InterfaceError("a relation of DuckDB is read by Arrow", hint="pip install pyarrow")
+        problem = InterfaceError("DuckDB relations are read through Arrow", hint="pip install pyarrow")
     raise problem
 
 
@@ -395,7 +393,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, table: Table, found: FoundTable
 
 
 def with_plain_text(frame: Any) -> Any:
-    """A pandas frame whose columns of objects are text; anything else as it is."""
+    """A pandas frame with its object columns converted to text; anything else unchanged."""
     if type(frame).__module__.partition(".")[0] != "pandas" or not hasattr(frame, "dtypes"):
         return frame
     import pandas as pd

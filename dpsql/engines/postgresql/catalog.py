@@ -1,4 +1,4 @@
-"""What a PostgreSQL database says of its tables: columns, views, constraints. No value is read."""
+"""The catalogue of a PostgreSQL database: columns, views, constraints. No value is read."""
 
 from __future__ import annotations
 

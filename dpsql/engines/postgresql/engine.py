@@ -69,8 +69,8 @@ LONGEST_WAIT = "1h"
 
 PATIENCE = {"connect_timeout": 10, "keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
 """Seconds after which a server that says nothing is taken for gone, unless the URL says otherwise."""
-CHANGED = "a declared table was changed since the connection was opened, is gone, or may not be read any more"
-CONNECT_AGAIN = "connect again: it is checked anew"
+CHANGED = "a declared table was changed since the connection was opened, is gone, or can no longer be read"
+CONNECT_AGAIN = "reconnect to check it again"
 RESTART, PAUSE = 30.0, 0.2
 """Seconds that a question which is paid for waits for a server that went away, and between two tries."""
 
@@ -111,7 +111,7 @@ class PostgreSQLEngine:
         return {place: found_tables(connection, place) for place in {place for place, _ in self._places.values()}}
 
     def _read(self, table: Table) -> str:
-        """The declared columns, as they are declared."""
+        """The declared columns, read as declared."""
         found = self._tables[table.name.lower()]
         read_columns = []
         for column in table.columns.values():
@@ -132,7 +132,7 @@ class PostgreSQLEngine:
         if lost:
             with suppress(psycopg.Error):
                 return self._look()
-            raise OperationalError("PostgreSQL does not answer", hint="look at it with psql, and ask again")
+            raise OperationalError("PostgreSQL does not answer", hint="check it with psql, then try again")
         raise OperationalError(CHANGED, hint=CONNECT_AGAIN)
 
     def _look(self) -> None:
@@ -151,7 +151,7 @@ class PostgreSQLEngine:
         return False
 
     def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
-        assert not lasting, "rows of a server are changed by others"
+        assert not lasting, "rows on a server can be changed by others"
         return self._run(sql, self.timeout)
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
@@ -196,7 +196,7 @@ class PostgreSQLEngine:
 
 
 def connected(url: str) -> tuple[psycopg.Connection, str]:
-    """A connection that only reads, with the settings of `SETTINGS`, and the schema that the URL leads to."""
+    """A read-only connection with the settings of `SETTINGS`, and the schema that the URL selects."""
     try:
         connection = psycopg.connect(make_conninfo("", **PATIENCE | conninfo_to_dict(url)))
     except psycopg.Error as error:
@@ -214,7 +214,7 @@ def connected(url: str) -> tuple[psycopg.Connection, str]:
 
 
 def _connected_again(url: str, patience: float) -> psycopg.Connection:
-    """Tries for so many seconds: a server that is restarted is back soon."""
+    """Retries for this many seconds, because a restarted server is usually back soon."""
     until = monotonic() + patience
     while True:
         try:
@@ -228,16 +228,16 @@ def _connected_again(url: str, patience: float) -> psycopg.Connection:
 def _prepared(connection: psycopg.Connection) -> str:
     version = connection.info.server_version // 10_000
     if version < OLDEST:
-        raise OperationalError(f"PostgreSQL {version} is too old", hint=f"it takes {OLDEST} or newer")
+        raise OperationalError(f"PostgreSQL {version} is too old", hint=f"dpsql needs {OLDEST} or newer")
     if version not in CERTIFIED:
         certified = ", ".join(map(str, CERTIFIED))
         warnings.warn(
-            f"dpsql is certified on PostgreSQL {certified}, and this is {version}: see docs/engines.md", stacklevel=2
+            f"dpsql is certified on PostgreSQL {certified}, but this is {version}; see docs/engines.md", stacklevel=2
         )
     place = current_schema(connection)
     if place is None:
         raise OperationalError(
-            "the search_path of this connection leads to no schema",
+            "the search_path of this connection selects no schema",
             hint="name one: postgresql://user@host/db?options=-csearch_path%3Dsales",
         )
     for name, value in SETTINGS.items():
@@ -294,7 +294,7 @@ def _check(table: Table, found: Mapping[str, PostgreSQLTable], place: tuple[str,
     where, name = place
     if name not in found:
         raise SchemaError(
-            f'tables.{table.name}: the schema "{where}" has no table "{table.place[1]}", or two of that name',
+            f'tables.{table.name}: the schema "{where}" has no table "{table.place[1]}", or two with that name',
             hint=did_you_mean(name, found)
             or "declare a table of another schema as  sales.orders, or name the schema in the URL: "
             "?options=-csearch_path%3Dname",
@@ -304,8 +304,8 @@ def _check(table: Table, found: Mapping[str, PostgreSQLTable], place: tuple[str,
     for column in table.columns.values():
         if sum(name.lower() == column.name.lower() for name in own.columns) > 1:
             raise SchemaError(
-                f"tables.{table.name}.columns.{column.name}: two columns of the database are called so",
-                hint="rename one, or declare a view that names them apart",
+                f"tables.{table.name}.columns.{column.name}: two columns of the database have this name",
+                hint="rename one, or declare a view that gives them different names",
             )
 
 

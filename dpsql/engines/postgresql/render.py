@@ -1,4 +1,4 @@
-"""A tree in the words of PostgreSQL, in which no row can make a value fail.
+"""Writes a tree as PostgreSQL's SQL, such that no row can raise an error.
 
 A value that is read more than once is computed in a subquery with an OFFSET, which the planner leaves as it is. Texts
 are compared by code points wherever they come from: every text constant and every cast to text says so. What the engine
@@ -89,7 +89,7 @@ def around_rank(renderer: Renderer, profile: AroundRank) -> str:
 
 
 def _ranks(profile: AroundRank, reach: int) -> tuple[str, str]:
-    """The first and the last rank that is needed; there always is one, where there is a value."""
+    """The first and the last rank needed; a group with values always needs at least one."""
     above, below = profile.fraction.numerator, profile.fraction.denominator
     middle = f"div(_rows * {above}, {below})"
     return f"least(greatest({middle} - {reach}, 1), _rows)", f"greatest(least({middle} + 1 + {reach}, _rows), 1)"
@@ -260,7 +260,7 @@ class PostgreSQL(ServedRenderer):
 
     def text(self, value: str) -> str:
         if "\0" in value:
-            raise Unsupported("on PostgreSQL no text holds the character NUL", hint="leave it out of the constant")
+            raise Unsupported("PostgreSQL text cannot contain the character NUL", hint="remove it from the constant")
         return literal(value)
 
     # -- values -------------------------------------------------------------------------------------------------------
@@ -479,7 +479,7 @@ class PostgreSQL(ServedRenderer):
         if isinstance(source, Joined) and source.kind == "FULL" and not _meets_in_a_column(source.on):
             raise Unsupported(
                 "on PostgreSQL a FULL JOIN needs an equality of two columns",
-                hint="write one, or ask for the LEFT and the RIGHT JOIN apart",
+                hint="add one, or query the LEFT and the RIGHT JOIN separately",
             )
         return super().source(source)
 
@@ -496,8 +496,9 @@ def check_matches(value: Term) -> None:
     """As a value PostgreSQL looks a match up by its hash, or else reads all of the other rows for each row."""
     if isinstance(value, Exists) and not _is_hashed(value.query):
         raise Unsupported(
-            "on PostgreSQL this EXISTS or IN would compare each row with each of all others",
-            hint="let it stand alone in WHERE, joined by AND to other conditions; or compare by = what is never NULL",
+            "on PostgreSQL this EXISTS or IN would compare every row with every other",
+            hint="make it a condition of its own in WHERE, joined by AND; or compare columns that are never NULL "
+            "with =",
         )
     for part in parts_of(value):
         check_matches(part)

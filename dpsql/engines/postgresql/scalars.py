@@ -270,7 +270,8 @@ def no_cast(source: Known, kind: Kind) -> Unsupported:
     before = "this value" if source is None else source.name
     return Unsupported(
         f"on PostgreSQL {before} cannot be cast to {kind.name}",
-        hint="texts are read, and doubles are spelled, otherwise there: leave the cast out, or store such a column",
+        hint="that engine reads text and writes doubles differently; drop the cast, or store a column that has the "
+        "value",
     )
 
 
@@ -391,7 +392,7 @@ def whole_units_between(unit: str, first: str, last: str) -> str:
     """DATE_SUB."""
     if unit in MONTHS:
         raise Unsupported(
-            f"on PostgreSQL DATE_SUB does not count {unit}s", hint="use DATE_DIFF, or DATE_SUB with 'day' or shorter"
+            f"on PostgreSQL DATE_SUB does not support {unit}", hint="use DATE_DIFF, or DATE_SUB with 'day' or shorter"
         )
     size = {**SECONDS, "day": 86_400, "week": 604_800}[unit] * 1_000_000
     return f"(({microseconds(timestamp(last))} - {microseconds(timestamp(first))}) / {size})"
@@ -431,7 +432,7 @@ def from_microseconds(count: str) -> str:
 
 
 def formatted(moment: str, pattern: str, literal: Callable[[str], str]) -> str:
-    """STRFTIME: plain text stands in double quotes."""
+    """STRFTIME: plain text is in double quotes."""
     pieces = re.findall("%.|[^%]+", pattern, re.DOTALL)
     spelled = (FORMATS.get(piece) or '"' + re.sub(r'(["\\])', r"\\\1", piece) + '"' for piece in pieces)
     return f"to_char({timestamp(moment)}, {literal(''.join(spelled))})"

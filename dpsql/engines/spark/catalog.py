@@ -1,4 +1,4 @@
-"""What a catalogue of Spark says of its tables: columns, and how they are kept. No value is read."""
+"""The catalogue of Spark: columns of tables, and how they are stored. No value is read."""
 
 from __future__ import annotations
 

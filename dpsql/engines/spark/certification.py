@@ -55,7 +55,7 @@ class InSpark:
         self.copy(database, model, list(tables))
 
     def copy(self, database: str, model: duckdb.DuckDBPyConnection, names: list[str]) -> None:
-        """Tables of DuckDB, as they are."""
+        """Copies tables of DuckDB unchanged."""
         session, place = own_session(database)
         try:
             for name in names:
@@ -83,7 +83,7 @@ def _read(column: str, kind: str) -> str:
 
 
 def _as_text(column: str, kind: str) -> str:
-    """Dates and timestamps as numbers, which reach as far in either engine."""
+    """Dates and timestamps as numbers, which have the same range in both engines."""
     if kind == "DATE":
         return _ended(column, f"date_diff('day', DATE '1970-01-01', {column})", LAST_DAY)
     if kind == "TIMESTAMP":

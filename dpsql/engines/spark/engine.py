@@ -73,12 +73,12 @@ SETTINGS = {
 RESTART, PAUSE = 60.0, 1.0
 """Seconds that a question which is paid for waits for a server that went away, and between two tries."""
 PROBES = {
-    "try_multiply(try_multiply(id, 4611686018427387904L), 3L) = 0": "it moves constants together",
+    "try_multiply(try_multiply(id, 4611686018427387904L), 3L) = 0": "it reorders constants",
     "try_add(id + 9223372036854775807L, 1L) IS NULL": "its integers wrap around",
-    "rint(id + 2.5D) = 2 AND round(id + 2.5D) = 3": "it rounds otherwise",
-    "dayofweek(date_add(DATE '2024-02-25', CAST(id AS INT))) = 1": "its weeks begin otherwise",
-    "CAST(CAST(id + 0.5D AS DOUBLE) AS BIGINT) = 0": "its casts round otherwise",
-    "concat(CAST(id AS STRING), NULL) IS NULL": "its NULL is another one",
+    "rint(id + 2.5D) = 2 AND round(id + 2.5D) = 3": "it rounds differently",
+    "dayofweek(date_add(DATE '2024-02-25', CAST(id AS INT))) = 1": "its weeks start on another day",
+    "CAST(CAST(id + 0.5D AS DOUBLE) AS BIGINT) = 0": "its casts round differently",
+    "concat(CAST(id AS STRING), NULL) IS NULL": "its NULL behaves differently",
     "xxhash64(id) <> xxhash64(id + 1)": "it does not hash",
 }
 """What is true of Spark for id = 0. Others speak its protocol, and compute otherwise."""
@@ -106,7 +106,7 @@ def answers(session: SparkSession) -> bool:
 
 
 def reached_again(url: str, patience: float) -> tuple[SparkSession, Namespace]:
-    """Tries for so many seconds: a server that is restarted is back soon."""
+    """Retries for this many seconds, because a restarted server is usually back soon."""
     until = monotonic() + patience
     while True:
         try:
@@ -139,19 +139,17 @@ def _reached(url: str) -> SparkSession:
             session.sql("SELECT 1").collect()
         return cast("SparkSession", session)
     except Exception:
-        problem = OperationalError(
-            "Spark cannot be reached", hint="a server of Spark Connect listens at sc://host:15002"
-        )
+        problem = OperationalError("Spark cannot be reached", hint="a Spark Connect server listens at sc://host:15002")
     raise problem
 
 
 def _prepare(session: SparkSession) -> None:
     version = session.version
     if tuple(int(part) for part in re.findall("[0-9]+", version)[:2]) < OLDEST:
-        raise OperationalError(f"Spark {version} is too old", hint="it takes Spark 4.0 or newer")
+        raise OperationalError(f"Spark {version} is too old", hint="dpsql needs Spark 4.0 or newer")
     if not version.startswith(tuple(f"{known}." for known in CERTIFIED)):
         warnings.warn(
-            f"dpsql is certified on Spark {', '.join(CERTIFIED)}, and this is {version}: see docs/engines.md",
+            f"dpsql is certified on Spark {', '.join(CERTIFIED)}, but this is {version}; see docs/engines.md",
             stacklevel=2,
         )
     with warnings.catch_warnings():
@@ -161,8 +159,8 @@ def _prepare(session: SparkSession) -> None:
     wrong = _wrong(session)
     if wrong is not None:
         raise OperationalError(
-            f"this is no Spark that dpsql is certified on: {wrong}",
-            hint="what only speaks Spark's protocol is refused until `dpsql certify` passes on it",
+            f"dpsql is not certified on this Spark: {wrong}",
+            hint="other servers that speak Spark's protocol are refused until `dpsql certify` passes on them",
         )
 
 
@@ -240,7 +238,7 @@ class SparkEngine:
             raise
 
     def _read(self, table: Table) -> str:
-        """The declared columns, as they are declared."""
+        """The declared columns, read as declared."""
         found = self._tables[table.name.lower()]
         read_columns = []
         for column in table.columns.values():
@@ -268,13 +266,13 @@ class SparkEngine:
             }
         except Exception:
             problem = OperationalError(
-                "Spark does not answer, or a declared table is gone", hint="look at it with spark-sql; connect again"
+                "Spark does not answer, or a declared table is gone", hint="check it with spark-sql, then reconnect"
             )
         else:
             if now == self._tables:
                 return
             problem = OperationalError(
-                "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
+                "a declared table was changed since the connection was opened", hint="reconnect to check it again"
             )
         raise problem
 
@@ -301,7 +299,7 @@ class SparkEngine:
         return False
 
     def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
-        assert not lasting, "rows of a server are changed by others"
+        assert not lasting, "rows on a server can be changed by others"
         return self._run(sql, self.timeout)
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
@@ -336,12 +334,12 @@ def _checked(session: SparkSession, place: Namespace, table: Table, names: Mappi
         raise SchemaError(
             f'tables.{table.name}: the database {place} has no table "{table.place[1]}"',
             hint=did_you_mean(own, names)
-            or "a temporary view belongs to its session alone: save it with  df.write.saveAsTable(...)",
+            or "a temporary view exists only in its own session; save it with  df.write.saveAsTable(...)",
         )
     found = found_table(session, place, names[own])
     if table.view is None and found.kept_as not in (*FORMATS, "VIEW"):
         raise SchemaError(
-            f"tables.{table.name}: it is kept as {found.kept_as or 'something unknown'}, and reading a row may fail",
+            f"tables.{table.name}: it is stored as {found.kept_as or 'something unknown'}, so reading a row may fail",
             hint=f"CREATE TABLE ... USING parquet AS SELECT * FROM {table.name}; or write  view: trusted  in it, "
             "if no row can make it fail; docs/owners.md says why",
         )

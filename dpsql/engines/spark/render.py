@@ -1,4 +1,4 @@
-"""A tree in the words of Spark, in which no row can make a value fail.
+"""Writes a tree as Spark's SQL, such that no row can raise an error.
 
 A Let is a lambda over an array of one, as in DuckDB. Wide integers are decimals of 38 digits; operations on 64 bits
 that may leave them are Spark's own try_add and its like, which are many times faster.
@@ -100,7 +100,7 @@ def around_rank(renderer: Renderer, profile: AroundRank) -> str:
 
 
 def _ranks(renderer: Renderer, profile: AroundRank) -> tuple[str, str]:
-    """The first and the last rank that is needed; there always is one, where there is a value."""
+    """The first and the last rank needed; a group with values always needs at least one."""
     above, below = (integer(part) for part in profile.fraction.as_integer_ratio())
     product = apply("*", Field("_rows", kind=WIDE), above, kind=WIDE)
     middle = renderer.term(in_64_bits(apply("//", product, below, kind=WIDE)))
@@ -295,7 +295,7 @@ class Spark(ServedRenderer):
         match operation, node.arguments:
             case "left" | "right" | "split_part", (*_, Constant(int(number))) if number < 0:
                 raise Unsupported(
-                    "on Spark positions from the end would have another meaning, so they are not used there",
+                    "on Spark positions from the end have a different meaning, so dpsql does not use them there",
                     hint="count from the start",
                 )
             case "like" | "ilike", (_, Constant(str(wanted)), *escape):
@@ -432,7 +432,7 @@ class Spark(ServedRenderer):
         return self.folded(fold)
 
     def total(self, fold: AggFunc) -> str:
-        """Decimals are summed slowly, and so many small numbers as a table can have fit into 64 bits."""
+        """Decimal sums are slow, and a sum of small numbers over any table fits into 64 bits."""
         (value,) = fold.arguments
         most = self.most(value)
         if most > LARGEST_HALF**2 or isinstance(self.kind_of(value), Decimal | Double):
@@ -512,7 +512,7 @@ def _lists_different_values(select: Select) -> bool:
 
 
 def _asks(value: Term) -> bool:
-    """Whether another query is asked for a part of it."""
+    """Whether a part of it is a subquery."""
     if isinstance(value, Let):
         return any(map(_asks, value.values)) or _asks(value.body)
     return isinstance(value, Exists | Scalar) or any(map(_asks, parts_of(value)))

@@ -122,7 +122,8 @@ def no_cast(source: Known, kind: Kind) -> Unsupported:
     before = "this value" if source is None else source.name
     return Unsupported(
         f"on Spark {before} cannot be cast to {kind.name}",
-        hint="texts are read, and doubles are spelled, otherwise there: leave the cast out, or store such a column",
+        hint="that engine reads text and writes doubles differently; drop the cast, or store a column that has the "
+        "value",
     )
 
 
@@ -153,9 +154,9 @@ def _rounded_decimal(value: str, kind: Decimal, once: Once) -> str:
 
 
 def _exact(whole: str) -> str:
-    """A whole double with all of its digits. The engine's own cast keeps those that the double is spelled with.
+    """A whole double as an exact decimal. The engine's own cast keeps only the digits that the double is printed with.
 
-    From 2^63 on the last bits of a double are zero, so that they need not fit into 64 bits.
+    From 2^63 on, the last bits of a double are zero, so a quarter of it is cast and scaled back.
     """
     high = f"rint({whole} * {number(2.0**-64)})"
     low = f"({whole} - {high} * {number(2.0**64)}) * 0.25D"
@@ -234,7 +235,7 @@ def whole_units_between(unit: str, first: str, last: str) -> str:
     """DATE_SUB."""
     if unit in MONTHS:
         raise Unsupported(
-            f"on Spark DATE_SUB does not count {unit}s", hint="use DATE_DIFF, or DATE_SUB with 'day' or shorter"
+            f"on Spark DATE_SUB does not support {unit}", hint="use DATE_DIFF, or DATE_SUB with 'day' or shorter"
         )
     size = {**SECONDS, "day": 86_400, "week": 604_800}[unit] * 1_000_000
     return f"(({microseconds(last)} - {microseconds(first)}) div {size}L)"
@@ -255,7 +256,7 @@ def made(year: str, month: str, day: str) -> str:
 
 
 def formatted(moment: str, pattern: str, literal: Callable[[str], str]) -> str:
-    """STRFTIME: plain text stands in quotes."""
+    """STRFTIME: plain text is in quotes."""
     pieces = re.findall("%.|[^%]+", pattern, re.DOTALL)
     spelled = (FORMATS.get(piece) or "'" + piece.replace("'", "''") + "'" for piece in pieces)
     return f"date_format({timestamp(moment)}, {literal(''.join(spelled))})"
