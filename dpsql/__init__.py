@@ -87,7 +87,7 @@ def __getattr__(name: str) -> object:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """What `%load_ext dpsql` calls."""
+    """Called by `%load_ext dpsql`."""
     from dpsql.notebook import load_ipython_extension
 
     load_ipython_extension(shell)

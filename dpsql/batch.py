@@ -108,7 +108,7 @@ def plan_batch(
 
 
 def _waste(batch: Batch, budget: Budget) -> tuple[bool, float]:
-    """As for one question (calibrate_noise): what fits first, then the least variance times share of the session."""
+    """The same criterion as for one query (calibrate_noise): mechanisms that fit, then least variance times share."""
     share, fits = share_of(batch.privacy_loss, budget)
     spread = sum(part.noise_plan.spread for part in batch.parts) / len(batch.parts)
     return not fits, spread + math.log(max(share, 1e-300))

@@ -561,7 +561,7 @@ class Cursor:
 
     @property
     def receipt(self) -> Receipt:
-        """What the answer cost, and how much budget was left.
+        """The cost of the answer, and the budget left.
 
         Raises:
             InterfaceError: no query was run yet.

@@ -399,7 +399,7 @@ def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _beyond_light(release: ExplainedRelease) -> str:
-    """Who is subject to the contribution bounds."""
+    """A phrase that says who is subject to the contribution bounds."""
     if release.light_rows is None or release.found or 0 < (release.rows_per_unit or 0) <= release.light_rows:
         return ""
     few = several(release.light_rows, "row", "rows")

@@ -116,7 +116,7 @@ def _reported(estimate: Reported, measures: Mapping[str, float], level: float) -
 def _smooth(
     estimate: SmoothFunction, measures: Mapping[str, int], noises: NoisyColumns, level: float
 ) -> tuple[float, float] | None:
-    """By the delta method, where the function is nearly straight over the noise of its parts; elsewhere None.
+    """The interval by the delta method, if the function is nearly linear over the noise of its parts; else None.
 
     The first part is a count.
     """
@@ -172,7 +172,7 @@ def _std(linear: Linear, noises: NoisyColumns) -> float:
 
 
 def _terms(linear: Linear, noises: NoisyColumns) -> list[tuple[float, Noise | combined.Combined]]:
-    """The noises that it adds up, with their weights."""
+    """The noises in the sum, with their weights."""
     return [(float(weight) * noises[name][1], noises[name][0]) for name, weight in linear.weights]
 
 

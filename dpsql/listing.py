@@ -97,7 +97,7 @@ def person_of(schema: Schema, name: str) -> str:
 
 
 def counts(table: Table) -> str:
-    """How much of one person counts."""
+    """The contribution bounds of a table, in words."""
     from dpsql.schema.model import AUTO  # late: it loads pydantic, which `import dpsql` does not wait for
 
     if table.is_public:

@@ -36,7 +36,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How wide an interval of 95 % may be on either side: an amount, or a part of a total that is known."""
+    """The allowed half-width of a 95 % interval: an amount, or a fraction of a known total."""
 
     amount: Fraction
     relative: bool = False
@@ -543,7 +543,7 @@ def _in_all(field: str, parts: tuple[QueryRequest, ...], clauses: tuple[SqlOptio
 
 
 def refuse_options(request: QueryRequest, names: Collection[str], instead: str) -> None:
-    """Where the price is found, the options clause cannot name it."""
+    """Refuses options in the clause that the caller already determines, such as the cost."""
     for option in (option for part in (request, *request.clauses) for option in part.options.options):
         if option.name in names:
             raise ProgrammingError(

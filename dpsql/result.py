@@ -56,7 +56,7 @@ def is_number(kind: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """What an answer cost, and how much budget was left.
+    """The cost of an answer, and the budget left.
 
     >>> receipt = conn.execute("SELECT COUNT(*) FROM orders", epsilon=0.25).receipt
     >>> receipt.epsilon, receipt.mechanism, receipt.remaining.epsilon

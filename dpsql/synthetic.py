@@ -414,7 +414,7 @@ def without_person(file: DeclaredTables, tables: CaseTables, person: object) -> 
 
 
 def fill_case(connection: duckdb.DuckDBPyConnection, file: DeclaredTables, tables: CaseTables) -> None:
-    """By way of frames of texts, which DuckDB reads far faster than a long INSERT."""
+    """Fills the tables from frames of texts, which DuckDB reads far faster than a long INSERT."""
     import pandas
 
     connection.execute(file.create)

@@ -81,7 +81,7 @@ class Budget:
 
     @property
     def queries(self) -> int:
-        """How many queries were charged."""
+        """The number of charged queries."""
         return self.tally.queries
 
     @cached_property
@@ -96,12 +96,12 @@ class Budget:
 
     @property
     def basic(self) -> Cost:
-        """What basic composition of the nominal costs would give."""
+        """The total by basic composition of the nominal costs."""
         return self.tally.basic
 
     @property
     def advanced(self) -> Cost | None:
-        """What advanced composition would give, with the session's delta as its slack; None if delta is 0."""
+        """The total by advanced composition, with the session's delta as slack; None if delta is 0."""
         return self.tally.advanced(self.filter.delta) if self.filter.delta else None
 
     def admits(self, cost: PrivacyLoss) -> bool:
@@ -113,7 +113,7 @@ class Budget:
         return self.filter.admits(self.tally.totals + cost)
 
     def queries_like(self, cost: Event | Priced | float | str | Decimal) -> int:
-        """How many more queries of this cost fit.
+        """The number of further queries at this cost that fit.
 
         Args:
             cost: an epsilon; anything with an epsilon and a delta, such as a receipt; or a privacy event, which is

@@ -303,7 +303,7 @@ class Filter(ABC):
         return epsilon, totals.delta + (curve_delta if epsilon > 0 else 0)
 
     def affords(self, totals: PrivacyLoss, event: Event) -> int:
-        """How many more such events fit; `sys.maxsize` if the event is free."""
+        """The number of further such events that fit; `sys.maxsize` if the event is free."""
         return max(_copies(totals, privacy_loss(event), rule.limit) for rule in self.rules)
 
     def queries_at(self, epsilon: Fraction, delta: Fraction) -> tuple[Event, ...]:

@@ -127,7 +127,7 @@ def _read(writer: ReleaseWriter, statistic: Matched) -> set[str]:
 
 
 def _most(rows: str, keys: tuple[Expression, ...], side: Relation) -> Term:
-    """How often the most frequent key occurs; NULL matches nothing. Without a key all rows may match each other."""
+    """The frequency of the most frequent key; NULL matches nothing. Without a key, all rows may match each other."""
     known = facts_of(side).any_row
     written = tuple(emit(key, known) for key in keys)
     present = all_of([test("is not null", key) for key in written])

@@ -73,7 +73,7 @@ def bundled(values: Iterable[Expression]) -> Mapping[Expression, CasePlace]:
 
 
 def without_zeros(value: Expression) -> Expression:
-    """For a sum: CASE WHEN c THEN x ELSE 0 END adds what CASE WHEN c THEN x END does."""
+    """The value without ELSE 0: to a sum, CASE WHEN c THEN x ELSE 0 END adds the same as CASE WHEN c THEN x END."""
     match value:
         case Call(function, (*branches, Literal(constant) as otherwise)) if function.name == "CASE":
             if _are_numbers(constant) and constant == 0:

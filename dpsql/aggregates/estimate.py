@@ -103,7 +103,7 @@ class SmoothFunction:
     """Typical values of its parts, over varied data with the same number of rows: the budget is allocated for these."""
 
     def slope(self, values: Sequence[float], variances: Sequence[float], part: int, step: float) -> float:
-        """Its partial derivative by one of its parts."""
+        """The partial derivative with respect to one part."""
         ends = [
             self.value([value + side * (place == part) for place, value in enumerate(values)], variances)
             for side in (-step, step)

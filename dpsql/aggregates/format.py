@@ -38,7 +38,7 @@ NAMED_QUANTILES = {Fraction(0): "minimum", Fraction(1, 2): "median", Fraction(1)
 
 
 def format_measure(measure: Measure) -> str:
-    """What is counted or summed, as SQL names it, with its bounds."""
+    """The counted or summed value, in the words of SQL, with its bounds."""
     match measure:
         case CountUnits():
             return "people"

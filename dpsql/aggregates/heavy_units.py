@@ -204,7 +204,7 @@ def _known(rows_by_unit: Query, links: Linked | None) -> CTE:
 
 
 def _rows_by_unit(counted: Source, links: Linked | None) -> Select:
-    """How many rows each unit has, or each foreign key without one."""
+    """The number of rows of each unit, or of each foreign key without a unit."""
     if links is None:
         return Select((*fields([UNIT]), Alias(count(), NUMBER)), counted, group_by=(Field(UNIT),))
     numbers = Select((Alias(Field(UNIT), KEY), Alias(count(), NUMBER)), counted, group_by=(Field(UNIT),))
@@ -234,7 +234,7 @@ def _counted_again(counted: Source, few: int) -> tuple[CTE, CTE]:
 
 
 def _with_numbers(keys: Source, name: str, units: Source) -> Select:
-    """Keys of units, with the number of rows that each of these has."""
+    """The keys of units, with the units' numbers of rows."""
     columns = Alias(Field(KEY, name), KEY), Alias(Field(UNIT, UNITS), UNIT), Alias(Field(NUMBER, UNITS), NUMBER)
     return Select(columns, Joined("INNER", keys, units, test("=", Field(UNIT, name), Field(UNIT, UNITS))))
 

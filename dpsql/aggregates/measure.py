@@ -534,7 +534,7 @@ class Average:
 
 @dataclass(frozen=True)
 class Matched:
-    """How many pairs of rows of different people match, or the sum of a value over them.
+    """The number of matching pairs of rows of different people, or the sum of a value over these pairs.
 
     One unit has at most `left_rows` and `right_rows`; its profile is the total, and how often the most frequent key
     occurs on either side.

@@ -85,7 +85,7 @@ def line_of(
 
 
 def _typical(half: float) -> list[tuple[float, float]]:
-    """Means from the middle of a range, and means of squares, over data of all kinds that it has room for.
+    """Means (from the middle of the range) and mean squares, for a variety of data that the range allows.
 
     None over a range that is a point, or so wide or narrow that its powers are no numbers.
     """
@@ -210,7 +210,7 @@ class Spread:
 
     @property
     def noise(self) -> Term:
-        """How far a spread of x with itself may be from the truth by noise, and by rounding to quanta.
+        """The possible error of the spread of x from noise and from rounding to quanta.
 
         d(Q - S^2/n) = dQ - 2 (S/n) dS + (S/n)^2 dn
         """

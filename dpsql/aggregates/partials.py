@@ -50,7 +50,7 @@ class Summed:
 
     @property
     def partials(self) -> list[Alias]:
-        """What is computed of a unit's rows in a group."""
+        """The values computed from a unit's rows in a group."""
         found = [part for name, measure in self.measures for part in measure.partial(name, self.values_of(name))]
         return list(map(_for_any_number, found)) if self.multiplied else found
 
@@ -74,7 +74,7 @@ def summed_by(writer: ReleaseWriter, measures: list[tuple[str, ByUnit]]) -> Summ
 
 
 def _for_any_number(partial: Alias) -> Alias:
-    """A sum in 64 bits may overflow, and fail, where a query makes as many rows as it likes: it is cast instead."""
+    """A 64-bit sum could overflow and fail in a query that multiplies rows, so it is summed wider and cast."""
     match partial.value:
         case AggFunc("sum", (value,), kind=Integer()):
             return Alias(in_64_bits(total(cast(value, Integer()))), partial.name)

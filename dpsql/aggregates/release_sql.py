@@ -118,7 +118,7 @@ def _reading(branch: Query, names: Mapping[Query, str]) -> Query:
 
 
 def _around_rank(writer: ReleaseWriter, drawn: Drawn, statistic: Quantile) -> Query:
-    """A quantile needs the values around one rank, and those alone."""
+    """Only the values around one rank, which is all that a quantile needs."""
     release, grid, kind = writer.release, statistic.grid, statistic.argument.type
     points, counts, below, rows = drawn.profile
     known = release.facts.any_row
@@ -321,7 +321,7 @@ class ReleaseWriter:
     # -- all branches side by side ------------------------------------------------------------------------------------
 
     def together(self, branches: list[Query]) -> Query:
-        """Sorted by key, since the order of an unsorted result could tell about a group that is not shown."""
+        """Sorted by key, because the order of an unsorted result could reveal a hidden group."""
         release = self.release
         if not self.keys:
             return self.side_by_side(branches)

@@ -96,7 +96,7 @@ class OneRowPerUnit(Strategy):
 
 
 class DownWeightedRows(Strategy):
-    """Each of n rows of a unit counts for most / n where n is more than `most`, in whatever group it is.
+    """If a unit has n > `most` rows, each of them counts most / n, in any group.
 
     docs/proofs/few_rows.md, "Where the L1 norm is all that matters".
     """
@@ -132,7 +132,7 @@ class _ByUnitAndGroup(Strategy):
         return _with_light(writer, summed, rows, self._bounded(writer, summed, _of_groups(writer, summed, rows.heavy)))
 
     def _bounded(self, writer: ReleaseWriter, summed: Summed, rows: Query) -> Query:
-        """What each unit adds to each group, as far as it counts."""
+        """The bounded contribution of each unit to each group."""
         kept = [Alias(part.bounded(name, writer.release.rows), name) for name, part in summed.measures]
         return select([*writer.shown_keys, *kept], self._partials(writer, summed, rows))
 
@@ -208,7 +208,7 @@ REACHED = "_reached"
 
 
 def _by_unit(writer: ReleaseWriter, summed: Summed, rows: Query) -> Query:
-    """For every unit and group its counts and sums, and what else they are bounded by."""
+    """The counts and sums of each unit in each group, with any other values needed to bound them."""
     shown, partials = [*fields([UNIT]), *writer.shown_keys], summed.partials
     clamped = select([*shown, *summed.clamped], rows)
     by_unit = select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
@@ -252,7 +252,7 @@ def _with_light(
 
 
 def _row_total(column: str, measure: ByUnit) -> Term:
-    """The sum of a measure over rows, each of which counts by itself."""
+    """The sum of a measure over rows that count individually."""
     match measure:
         case CountUnits() | CountRows():
             return count()
@@ -278,7 +278,7 @@ def _row_total(column: str, measure: ByUnit) -> Term:
 
 
 def _part(measure: DownWeighted, values: str) -> Term:
-    """What one of n rows adds, most / n of its value; NULL if it has none or counts for another case."""
+    """The contribution of one of n rows: most / n of its value; NULL if it has no value or belongs to another case."""
     inner = measure.inner.inner if isinstance(measure.inner, Disjoint) else measure.inner
     kind = LONG if measure.linf(measure.most).bit_length() < LARGEST_BITS else WIDE
     value = cast(Field(values, kind=inner.kind), kind) if isinstance(inner, SumValues) else integer(1)

@@ -80,7 +80,7 @@ body[data-jp-theme-light=false] .dpsql,body.vscode-dark .dpsql,[data-theme=dark]
 
 
 def framed(content: str) -> str:
-    """The content with the style that it needs, wherever it is shown."""
+    """The content together with its style sheet."""
     return f'<div class="dpsql"><style>{STYLE}</style>{content}</div>'
 
 
@@ -205,7 +205,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Scale:
-    """What the bars of one column have in common: they show values from `low` to `high`, and 0 is among them."""
+    """The common scale of a column's bars: values from `low` to `high`, including 0."""
 
     low: float
     high: float
@@ -217,7 +217,7 @@ class Scale:
         return cls(min(finite), max(finite))
 
     def at(self, value: float) -> float:
-        """In percent of the bar's width; what lies beyond ends at the edge."""
+        """The position in percent of the bar's width, cut off at the edges."""
         if self.high == self.low:
             return 0.0
         # Halved first: the difference of two doubles may not be one.

@@ -122,7 +122,7 @@ def double(value: object) -> Constant:
 
 
 def one_zero(number: Term) -> Term:
-    """A double without the sign of zero: 0.0 and -0.0 are one value, and nothing tells them apart."""
+    """A double with zero made unsigned, so that nothing distinguishes 0.0 and -0.0."""
     return apply("+", number, double(0), kind=Double())
 
 

@@ -238,7 +238,7 @@ class Engine(Protocol):
         """
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
-        """Like `run`, of a SELECT that reads public tables alone; free, so rows of people are not touched."""
+        """Like `run`, for a SELECT that reads only public tables. It is free, so it must not touch people's rows."""
 
     def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
         """The columns of the result, NULL as masked values. What was asked is paid for.
@@ -264,7 +264,7 @@ MadeUpTables: TypeAlias = "Mapping[str, Sequence[tuple[object, ...]]]"
 
 
 class CertificationTarget(Protocol):
-    """Where `dpsql certify` puts made-up rows, to compare what an engine makes of them with what DuckDB does."""
+    """Where `dpsql certify` puts made-up rows, to compare an engine's results with DuckDB's."""
 
     @property
     def keeps_constraints(self) -> bool:
@@ -274,7 +274,7 @@ class CertificationTarget(Protocol):
         """A place of this name that is empty, such as a schema, and the URL that leads to it; dropped at the end."""
 
     def fill(self, database: str, create: str, tables: MadeUpTables, model: duckdb.DuckDBPyConnection) -> None:
-        """The tables that DuckDB was told to create, and has in `model`, at a URL that `place` gave."""
+        """Copies the tables of the DuckDB database `model` to a URL returned by `place`."""
 
 
 # -- public ------------------------------------------------------------------------------------------------------------

@@ -183,7 +183,7 @@ class PostProcessor:
             return cursor.execute(sql).fetchall()
 
     def rows_kept(self, table: str) -> int:
-        """How many rows a lasting table has, which was read."""
+        """The number of rows of a lasting table that has been read."""
         return self._kept[table].rows
 
     @_in_plain_words

@@ -240,7 +240,7 @@ class RangedRenderer(Renderer):
         return self.ranges.of(value, self.columns[-1], self.operands[-1][2] if self.operands else ())
 
     def most(self, value: Term) -> float:
-        """What a value is at most, on either side of zero."""
+        """The largest absolute value."""
         return magnitude(self.range_of(value))
 
     @contextmanager
@@ -301,10 +301,10 @@ class ServedRenderer(RangedRenderer):
 
     @abstractmethod
     def computed_once(self, values: Sequence[str], write: Callable[..., str]) -> str:
-        """What `write` makes of names under which the engine finds the values, computed before."""
+        """The SQL that `write` builds from names of values that are computed first."""
 
     def once(self, values: Sequence[str], write: Callable[..., str]) -> str:
-        """What `write` makes of values that it reads more than once."""
+        """The SQL that `write` builds from values that it reads more than once."""
         reads = max(write(*(f"\0{place}" for place in range(len(values)))).count(f"\0{n}") for n in range(len(values)))
         longest = next(length for most, length in SHORT.items() if reads <= most)
         short = all(len(value) <= longest for value in values)

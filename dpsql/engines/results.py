@@ -36,7 +36,7 @@ class Cells:
         return self.of_first(len(self.given))
 
     def of_first(self, columns: int) -> list[Row]:
-        """Rows of the first columns alone."""
+        """The rows, with only the first columns."""
         if isinstance(self.given, list):
             return [row[:columns] for row in self.given]
         return list(zip(*self.lists(columns), strict=True))
@@ -107,7 +107,7 @@ EMPTY: dict[str, tuple[Any, Any]] = {
 
 
 def columns(rows: Sequence[Sequence[Any]], kinds: Mapping[str, Fetched]) -> dict[str, np.ndarray]:
-    """Beside decimals, which as numbers would lose digits, all but whole numbers travel as text."""
+    """If there are decimals, which would lose digits as numbers, everything but integers is transferred as text."""
     as_text = "decimal" in kinds.values()
     return {
         name: _column([row[place] for row in rows], kind, as_text=as_text and kind not in ("integer", "integers"))

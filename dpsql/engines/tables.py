@@ -57,7 +57,7 @@ class FoundTable:
 
 @dataclass
 class Described:
-    """What a schema can be begun from, of one table: names and types of the engine, and no value."""
+    """A table as input for drafting a schema: the engine's names and types, but no values."""
 
     columns: dict[str, str]
     unique: set[str] = field(default_factory=set)

@@ -72,7 +72,7 @@ def argument_ranges(arguments: Sequence[Properties]) -> list[Range]:
 def number(
     arguments: Sequence[Properties], kind: ColumnType, low_high: Range, *, whole: bool, nullable: bool = False
 ) -> Properties:
-    """What is known of a result of this type."""
+    """The properties of a result of this type."""
     nullable = nullable or any(properties.nullable for properties in arguments)
     if isinstance(kind, Double):
         return bounded(kind, *rounded_out(low_high), nullable=nullable, whole=whole)
@@ -117,7 +117,7 @@ def _short_product(arguments: Sequence[Written]) -> Term | None:
 
 
 def _digits(properties: Properties) -> int | None:
-    """How many digits the values need; None if there is no end to them."""
+    """The number of digits that the values need; None if unlimited."""
     low, high = range_of(properties)
     return None if low is None or high is None else digits_for(properties.type, max(magnitude(low), magnitude(high)))
 

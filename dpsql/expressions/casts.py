@@ -86,7 +86,7 @@ def cast_properties(to: ColumnType, bits: int, arguments: Sequence[Properties]) 
 
 
 def _moved(to: ColumnType, properties: Properties) -> Range:
-    """Where the ends of the range go; one step further out where the cast rounds."""
+    """The ends of the range after the cast, one step wider if the cast rounds."""
     if isinstance(properties.type, Boolean):
         return 0, 1
     if not properties.is_number:
@@ -104,7 +104,7 @@ def _moved(to: ColumnType, properties: Properties) -> Range:
 
 
 def _fitted(properties: Properties, to: ColumnType, low_high: Range, bits: int) -> Properties:
-    """What does not fit becomes NULL, and what is left fits."""
+    """Values that do not fit become NULL, so the rest fit."""
     low, high = low_high
     if low is None or high is None:
         return property_of(to, nullable=True)

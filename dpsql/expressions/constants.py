@@ -1,7 +1,7 @@
-"""Constants: what a number literal is beside other numbers, and arithmetic on constants.
+"""Constants: the type of a number literal, given the other operands, and arithmetic on constants.
 
-Beside a double 0.1 is the nearest double; beside a decimal 5 is a decimal of ten digits. `0.06 + 0.01` is computed
-here, exactly, so that it narrows what it is compared with. What does not fit its type is refused before the charge.
+With a double, 0.1 is the nearest double; with a decimal, 5 is a decimal of ten digits. `0.06 + 0.01` is computed
+exactly, here, and so narrows the range of a compared column. A constant that does not fit is refused before the charge.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def as_beside(literal: Expression, others: Iterable[Expression]) -> Expression:
 
 
 def folded(call: Call) -> Expression:
-    """The call, or the constant that it is."""
+    """The call, or the constant that it evaluates to."""
     numbers = [argument.value for argument in call.arguments if isinstance(argument, Literal)]
     known = len(numbers) == len(call.arguments) and all(isinstance(number, int | Fraction) for number in numbers)
     rounded = isinstance(call.type, Double) and call.function.name != "negate"

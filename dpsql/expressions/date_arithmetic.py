@@ -91,7 +91,7 @@ def interval_properties(arguments: Sequence[Properties]) -> Properties:
 
 
 def _interval_ends(arguments: Sequence[Properties]) -> tuple[datetime | int | None, datetime | int | None]:
-    """Where the ends of the range go; -1 before the calendar begins, 1 after it ends, None if that is not known."""
+    """The shifted ends of the range; -1 before the calendar, 1 after it, None if unknown."""
     moment, (amount, unit) = arguments[0], _interval(arguments)
     low = None if moment.low is None else _moved(midnight(moment.low), amount, unit)
     high = None if moment.high is None else _moved(midnight(moment.high), amount, unit)
@@ -313,7 +313,7 @@ class Span:
 
     @property
     def length(self) -> int:
-        """In seconds, by which intervals are compared."""
+        """The length in seconds, for comparing intervals."""
         return (self.months * DAYS_OF_A_MONTH + self.days) * SECONDS_OF_A_DAY + self.seconds
 
     @property

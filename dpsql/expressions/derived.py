@@ -243,7 +243,7 @@ def _day_bucket(build: Build, day: Expression, seconds: int) -> Expression:
 
 
 def remainder(build: Build, value: Expression, width: int) -> Expression:
-    """What is left of a division, never below zero."""
+    """The remainder of a division, never negative."""
     return build("%", build("+", build("%", value, width), width), width)
 
 
@@ -349,7 +349,7 @@ def _pieces(form: str, build: Build, day: Expression, lowering: Lowering, node: 
 
 
 def _special(code: str, build: Build, day: Expression) -> Expression | None:
-    """What is no part of the formats that engines share; None for those that are."""
+    """Format codes outside those that all engines share; None for shared codes."""
     if code in FORMAT_WORDS:
         return FORMAT_WORDS[code](build, day)
     if code == "%%":
@@ -439,7 +439,7 @@ def _borrowed(build: Build, value: Expression, whole: Expression | int) -> tuple
 
 
 def _moment(value: Expression) -> Expression:
-    """A text that is written where a moment is taken."""
+    """A text literal in place of a date or timestamp."""
     if isinstance(value, Literal) and isinstance(value.value, str):
         return read_moment(value, Timestamp())
     if not isinstance(value.type, Date | Timestamp):

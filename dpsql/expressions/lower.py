@@ -359,7 +359,7 @@ def _difference(
 
 
 def _dated(moment: Expression) -> Expression:
-    """A text that is written where a date is taken."""
+    """A text literal in place of a date."""
     is_text = isinstance(moment, Literal) and isinstance(moment.value, str)
     return read_moment(moment, Timestamp()) if is_text else moment  # type: ignore[arg-type]
 

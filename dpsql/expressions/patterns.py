@@ -65,7 +65,7 @@ class Group:
 
 
 def check_pattern(pattern: str) -> int:
-    """How many groups the pattern captures; raises BadPattern if it does not certainly compile.
+    """The number of groups that the pattern captures; raises BadPattern unless it is certain to compile.
 
     >>> check_pattern("^(a|b)+-[0-9]{2,4}$")
     1

@@ -174,12 +174,12 @@ class Properties:
 
     @property
     def constant(self) -> Value | None:
-        """The one value that this can have, if there is only one."""
+        """The only possible value, if there is just one."""
         return self.values[0] if self.values is not None and len(self.values) == 1 and not self.nullable else None
 
     @property
     def size(self) -> int | None:
-        """How many values there can be, NULL among them; None if that is not known to be finite."""
+        """The number of possible values, including NULL; None if not known to be finite."""
         count = self._distinct
         return None if count is None else count + self.nullable
 
@@ -196,7 +196,7 @@ class Properties:
         return None
 
     def listed(self) -> tuple[Value, ...] | None:
-        """All possible values but NULL, where they are few enough to be written down."""
+        """All possible values except NULL, if there are few enough to list."""
         count = self._distinct
         if self.values is not None or count is None or count > MOST_VALUES:
             return self.values

@@ -116,7 +116,7 @@ class _Cutter:
         return self.left(end, size + start) if size else self.left(end, 0)
 
     def _before(self, text: Expression, start: int, size: int) -> Expression:
-        """So many characters before a place."""
+        """The given number of characters before a position."""
         if start < 0:
             return self.right(self.left(text, start), size)
         if start - size >= 1:
@@ -124,7 +124,7 @@ class _Cutter:
         return self.left(text, max(0, start - 1))
 
     def between(self, text: Expression, first: int, last: int) -> Expression:
-        """From one place to another, both included."""
+        """The text from one position to another, inclusive."""
         if last >= 0:
             return self.substring(text, max(first, 1), max(0, last - max(first, 1) + 1))
         begun = text if last == -1 else self.left(text, last + 1)
@@ -188,7 +188,7 @@ def text_properties(name: str, counts: Sequence[int], arguments: Sequence[Proper
 
 
 def _replacing(old: Properties, new: Properties) -> int:
-    """How many times longer a text can become."""
+    """The factor by which a text can grow."""
     before, after = (len(str(properties.constant).encode()) for properties in (old, new))
     return max(1, -(-after // before)) if before else 1
 

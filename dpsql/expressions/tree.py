@@ -92,13 +92,13 @@ def largest(kind: Decimal) -> Fraction:
 
 
 def common_decimal(kinds: Iterable[ColumnType]) -> Decimal:
-    """What values are chosen from: digits before the point are kept first."""
+    """The common decimal for choosing between values: digits before the point take priority."""
     before, scale = _digits(kinds)
     return Decimal(min(before + scale, WIDEST_DECIMAL), min(scale, WIDEST_DECIMAL - before))
 
 
 def compared_decimal(kinds: Iterable[ColumnType]) -> Decimal:
-    """What values are compared as: digits after the point are kept first."""
+    """The common decimal for comparing values: digits after the point take priority."""
     before, scale = _digits(kinds)
     return Decimal(min(before + scale, WIDEST_DECIMAL), scale)
 
@@ -148,7 +148,7 @@ def short_product_sql(left: Term, right: Term, kinds: Sequence[ColumnType], digi
 
 
 def digits_for(kind: ColumnType, most: int | Fraction) -> int:
-    """How many digits numbers of this type need that are at most so large, in absolute value.
+    """The number of digits that numbers of this type need, up to this absolute value.
 
     >>> digits_for(Decimal(15, 2), Fraction(1)), digits_for(Decimal(15, 2), Fraction(0))
     (3, 2)
@@ -240,7 +240,7 @@ Known: TypeAlias = "Mapping[str, Properties]"
 
 
 def properties_of(expression: Expression, known: Known) -> Properties:
-    """What is known of the expression's value, from what is known of the columns."""
+    """The properties of the expression's value, from those of the columns."""
     match expression:
         case Column(name, _):
             return known[name]
@@ -253,7 +253,7 @@ def properties_of(expression: Expression, known: Known) -> Properties:
 
 
 def type_properties(expression: Expression) -> Properties:
-    """What is known before any schema: the type, and the value of a literal."""
+    """The properties known without a schema: the type, and the value of a literal."""
     if isinstance(expression, Literal):
         return expression.properties
     return property_of(expression.type, nullable=True)
@@ -270,7 +270,7 @@ def columns_of(expression: Expression) -> Iterator[Column]:
 
 
 def names_read(*expressions: Expression | None) -> set[str]:
-    """The names of all columns that these expressions read; a condition that is not there reads none."""
+    """The names of all columns that these expressions read; None as a condition reads none."""
     return {column.name for part in expressions if part is not None for column in columns_of(part)}
 
 
@@ -321,7 +321,7 @@ def is_null(properties: Properties) -> bool:
 
 
 def number_type(arguments: Sequence[Properties], decimals: DecimalRule = common_decimal) -> ColumnType:
-    """Integers stay integers, decimals become what the operation makes of them; with a double all is double."""
+    """Integers stay integers, decimals get the operation's result type, and one double makes the result a double."""
     kinds = [properties.type for properties in arguments if not is_null(properties)]
     if all(isinstance(kind, Integer) for kind in kinds):
         return Integer()

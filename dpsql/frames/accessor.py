@@ -89,7 +89,7 @@ atexit.register(_accounts.clear)
 
 
 def enter(account: Account) -> str:
-    """Keeps the account; gives the note that leads back to it."""
+    """Stores the account; returns the note that refers to it."""
     name = uuid.uuid4().hex
     _accounts[name] = account
     declared = account.schema.model_dump(exclude_defaults=True)
@@ -152,7 +152,7 @@ class FrameAnswer(Cursor):
 
 
 class Randomized(NamedTuple):
-    """What `PrivateFrame.randomize` returns."""
+    """The result of `PrivateFrame.randomize`."""
 
     frame: Any
     """A new frame with reports in place of the answers."""
@@ -558,11 +558,11 @@ class PrivateFrame(Vocabulary):
 
     @abstractmethod
     def _chosen(self, names: list[str]) -> Any:
-        """These columns alone, not copied."""
+        """Only these columns, not copied."""
 
     @abstractmethod
     def _empty(self, names: list[str]) -> Any:
-        """These columns alone, without rows."""
+        """Only these columns, without rows."""
 
 
 def _drawn_anew(options: QueryOptions) -> QueryOptions:

@@ -84,7 +84,7 @@ def narrowed(schema: Schema, frame: Collection[str]) -> Schema:
 
 
 def _usable(types: Types) -> Types:
-    """Columns that a schema can name: no dots or quotes, and no other that differs in case alone."""
+    """The columns that a schema can name: no dots or quotes, and unique when case is ignored."""
     lower = [name.lower() for name in types]
     return {name: kind for name, kind in types.items() if is_name(name) and lower.count(name.lower()) == 1}
 

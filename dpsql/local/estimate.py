@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CountNoise:
-    """What each count carries besides, where it was released with noise: standard deviation and excess kurtosis."""
+    """The noise with which a count was released: standard deviation and excess kurtosis."""
 
     std: float = 0.0
     kurtosis: float = 0.0
@@ -192,7 +192,7 @@ def shuffled_epsilon(epsilon: object, n: int, delta: object) -> float:
 
 
 class _Coins:
-    """The coins of all clones and of the one person who counts, whose coin is not fair: two neighbours.
+    """The coins of all clones, and the unfair coin of the one person in whom two neighbours differ.
 
     Of m = clones + 1 coins a fall on heads: P(a) = Bin(a; m, 1/2) (2/m) (t a + (1 - t) (m - a)) with
     t = e^local / (1 + e^local), and Q(a) = P(m - a). P/Q rises with a and is 1 in the middle.

@@ -146,7 +146,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """For each value of the domain how many of the n people have it, and the standard error of that."""
+    """For each value of the domain, the estimated number of people who have it, and its standard error."""
 
     values: tuple[object, ...]
     n: int
@@ -171,7 +171,7 @@ class Estimate:
 
 
 def quantile(level: float) -> float:
-    """How many standard errors on either side hold the truth so often."""
+    """The number of standard errors on either side that gives this coverage."""
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
         raise ProgrammingError(f"a confidence level must lie between 0 and 1, not {level!r}", hint="write 0.95")
     return NormalDist().inv_cdf((1 + level) / 2)
@@ -279,12 +279,12 @@ class LocalMechanism(ABC):
     @property
     @abstractmethod
     def other(self) -> Fraction:
-        """q: the probability that it supports any other given value."""
+        """q: the probability that a report supports any other given value."""
 
     @property
     @abstractmethod
     def ratio(self) -> Fraction:
-        """By which factor a report is more likely under one value than under another, at most: at most e^epsilon."""
+        """The largest likelihood ratio of a report between two values; at most e^epsilon."""
 
     @abstractmethod
     def perturb(self, values: Column, source: Randomness | None = None) -> NDArray[Any]:

@@ -1,6 +1,6 @@
 """RAPPOR (Erlingsson, Pihur, Korolova 2014), one bit per value: permanent noise, and fresh noise on top.
 
-The permanent bits are drawn once and kept by the person: whatever is reported later is made of them, so that all
+The permanent bits are drawn once and kept by the person. All later reports are computed from them, so that all
 reports together tell no more than e^epsilon. The instantaneous bits hide that two reports come from the same person.
 Proof: docs/proofs/local.md, section 4.
 """
@@ -57,7 +57,7 @@ class Rappor(UnaryEncoding):
         return self._reported(Fraction(self._flipped, WORDS))
 
     def _reported(self, permanent: Fraction) -> Fraction:
-        """How often a bit is reported as 1 that is permanently 1 so often."""
+        """The probability that a bit is reported as 1, given the probability that it is permanently 1."""
         if self._fresh is None:
             return permanent
         low, high = (Fraction(share, WORDS) for share in self._fresh)

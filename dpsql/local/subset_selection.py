@@ -55,7 +55,7 @@ class SubsetSelection(BitReports):
 
     @property
     def other(self) -> Fraction:
-        """Beside the true value w - 1 of the k - 1 others are named, without it w of them."""
+        """If the report contains the true value, it contains w - 1 of the k - 1 others; if not, w of them."""
         return (self.size - self.truth) / (len(self.domain) - 1)
 
     @property

@@ -128,7 +128,7 @@ class UnaryEncoding(BitReports):
 
 
 class OptimizedUnaryEncoding(UnaryEncoding):
-    """OUE (Wang et al. 2017): the one that is true survives by a fair coin, which frees the zeros of most noise."""
+    """OUE (Wang et al. 2017): the true bit survives with probability 1/2, so that zeros need far less noise."""
 
     name = "oue"
 

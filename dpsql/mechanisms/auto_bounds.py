@@ -75,7 +75,7 @@ class Histogram:
         return float(seen @ np.minimum(self.middles, most) / seen.sum()) if seen.any() else 1.0
 
     def excess(self, power: int) -> Numbers:
-        """For each bin edge, the total that clipping there would remove."""
+        """For each bin edge, the total that clipping there removes."""
         bins, middles = np.array(self.bins) ** power, self.middles**power
         beyond: Numbers = np.maximum(middles[None, :] - bins[:, None], 0.0) @ self.seen
         return beyond

@@ -76,7 +76,7 @@ def around_all(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, 
 
 
 def _side(end: float, farthest: float, stretch: float) -> float:
-    """How long the interval is on one side of the value."""
+    """The length of the interval on one side of the value."""
     if end < farthest < CROWDED * end:
         end = 2 * farthest - end
     return max(stretch * end, farthest) if stretch > 1 else end

@@ -87,7 +87,7 @@ def _sums_over(kept: KeptKeys, sizes: Mapping[int, int]) -> int:
 
 
 def _weights(part: KeptKeys, variances: Mapping[KeptKeys, float], sizes: Mapping[int, int]) -> dict[KeptKeys, float]:
-    """How much each level that has the part counts in it."""
+    """The weight of each level that measures the part."""
     whole = _precision(part, variances, sizes)
     return {kept: _own_precision(part, kept, variances, sizes) / whole for kept in variances if set(part) <= set(kept)}
 

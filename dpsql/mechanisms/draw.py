@@ -80,12 +80,12 @@ class Draw(Protocol):
 
     @property
     def reach(self) -> int:
-        """How many ranks it reads on either side of a quantile."""
+        """The number of ranks that it reads on either side of a quantile."""
         ...
 
     @property
     def work(self) -> int:
-        """How many numbers it handles per group, whatever the data."""
+        """The number of values that it processes per group, whatever the data."""
         ...
 
     @property

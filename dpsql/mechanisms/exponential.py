@@ -100,7 +100,7 @@ def share(p: Fraction) -> QuantileFraction:
 
 @dataclass(frozen=True)
 class Depth:
-    """So many rows from the bottom, or from the top; but never beyond the median, when there are too few rows.
+    """This many rows from the bottom or the top, but never beyond the median if there are too few rows.
 
     >>> Depth(30, from_top=False).at(np.array([0, 10, 1000])) / 2
     array([ 0.,  5., 30.])
@@ -180,7 +180,7 @@ class QuantileChoice:
 
     @property
     def sensitivity(self) -> int:
-        """How far one unit moves a score, in parts of a row."""
+        """The sensitivity of a score to one unit, in parts of a row."""
         return self.rows_per_unit * max(self.aim.most, self.aim.parts - self.aim.least)
 
     @property

@@ -50,7 +50,7 @@ class MostFrequent:
         return int(survivors[uniform_below(len(survivors), source)])
 
     def shortfall(self, candidates: int, level: float | Fraction) -> int:
-        """How many rows the answer may be behind the most frequent value, with probability `level`."""
+        """The number of rows by which the answer may trail the most frequent value, with probability `level`."""
         if not 0 <= level < 1:
             raise ValueError(f"a confidence level lies in [0, 1), unlike {level}")
         return ceil(Fraction(log(candidates / (1 - Fraction(level)))) / self.rate)

@@ -192,7 +192,7 @@ class Inspection:
                 )
 
     def _unreadable(self, columns: list[ScanColumn]) -> dict[str, int]:
-        """How many cells of a text file are not empty, and are nothing of the declared type."""
+        """The number of non-empty cells of a text file that are not of the declared type."""
         if self.text is None:
             return {part.declared: 0 for part in columns}
         source = Source(self.table.name, ROWS)
@@ -215,7 +215,7 @@ class Inspection:
             yield from self._column(part, rows, {**counts, "unreadable": lost, "empty": empty})
 
     def _measured(self, part: ScanColumn) -> dict[str, Term]:
-        """What is counted of a column, by name."""
+        """The counts for a column, by name."""
         value, known = Field(part.name), part.properties
         terms: dict[str, Term] = {"filled": count(value)}
         if known.values is not None:
@@ -302,7 +302,7 @@ class Inspection:
                 )
 
     def _histogram(self, measure: Term, rows: Query) -> dict[int, int]:
-        """How many people have how many."""
+        """The number of people for each number of rows or groups."""
         each = select([Alias(measure, "_each")], rows, group_by=[Field(UNIT)])
         found = self.engine.run(
             self.engine.render(

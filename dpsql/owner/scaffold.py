@@ -37,7 +37,7 @@ COUNTS = """\
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the owner said: the unit of a table, the bounds of a column by its path, and how much of a person counts."""
+    """The owner's choices: units of tables, bounds of columns, and contribution bounds."""
 
     units: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[tuple[str, str], str] = field(default_factory=dict)

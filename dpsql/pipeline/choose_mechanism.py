@@ -296,7 +296,7 @@ def test_count(planned: Planned) -> int:
 
 
 def reserved_delta(planned: Planned, noise_plan: NoisePlan, budget: Budget) -> Fraction:
-    """For each partition selection and each test its part of the delta that is not the noise's.
+    """The delta of each partition selection and each test, out of the reserve that is not for noise.
 
     In a session that is the part of what is reserved that the query is of the session.
     """
@@ -388,7 +388,7 @@ def _are_boxes_worth_it(planned: Planned) -> bool:
 
 
 def rank_mechanisms_within(planned: Planned, filter_: Filter, share: Fraction) -> list[tuple[Planned, NoisePlan]]:
-    """For each kind of noise that makes sense the question at the epsilon that takes this share."""
+    """The query with each sensible kind of noise, at the epsilon that takes this share of the session."""
     noises, rule = eligible_mechanisms(planned, filter_), filter_.currency
     if not isinstance(rule, PureSum):
         # Along a curve, Laplace noise has 1.77 times the error of Gaussian noise for the same part.

@@ -168,9 +168,9 @@ def _summed(table: NDArray[np.int64], keys: Sequence[int], kept: KeptKeys) -> ND
 
 
 def _whole(tables: Mapping[KeptKeys, NDArray[np.float64]]) -> dict[KeptKeys, NDArray[np.int64]]:
-    """Whole numbers near these. Those of levels that lie within each other add up, as in ROLLUP.
+    """The values, rounded to integers such that nested levels, as in ROLLUP, still add up.
 
-    The cells in the order of their keys have the differences of rounded running sums, so that any that stand together
+    Cells, in the order of their keys, are differences of rounded running sums, so any consecutive cells
     add up to such a difference too.
     """
     found = {kept: np.rint(table).astype(np.int64) for kept, table in tables.items()}

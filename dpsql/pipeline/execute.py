@@ -232,7 +232,7 @@ def _rounds(calibrated: Calibrated) -> list[list[int]]:
 def _ready(
     release: CalibratedRelease, drawn: Mapping[int, Columns | None], calibrated: Calibrated, environment: Environment
 ) -> CalibratedRelease:
-    """The release with the answers that it reads filled in."""
+    """The release, with the answers that it reads inserted."""
     if not release.planned.adaptive:
         return release
     adaptive = tuple(

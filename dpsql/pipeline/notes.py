@@ -224,7 +224,7 @@ def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
 def diagnosis_notes(
     releases: Sequence[CalibratedRelease], columns: Sequence[Mapping[str, NDArray[Any]] | None]
 ) -> Iterator[str]:
-    """What the histograms of `diagnose` show; a bin that noise alone could have filled counts as empty."""
+    """The findings from the histograms of `diagnose`; a bin that noise alone could have filled counts as empty."""
     for release, table in zip(releases, columns, strict=True):
         diagnosis = release.planned.release.aggregate.diagnosis
         if diagnosis is None or table is None:
@@ -300,7 +300,7 @@ def choice_note(columns: Sequence[ResultColumn]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class MostlyNoise:
-    """A column whose values can hardly be told from 0, and the epsilon that would give a typical error of a tenth."""
+    """A column whose values are hardly distinguishable from 0, and the epsilon for a typical error of a tenth."""
 
     name: str
     epsilon: float | None

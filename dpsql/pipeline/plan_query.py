@@ -218,7 +218,7 @@ class PlannedRelease:
 
     @property
     def lasting(self) -> Mapping[str, str]:
-        """What lasts from question to question, in engine SQL, by the name of the table that the engine makes of it."""
+        """The engine SQL of results that are reused across queries, by the name of the table that stores them."""
         return self._over_lasting[1]
 
     @cached_property
@@ -254,7 +254,7 @@ class PlannedRelease:
 
     @property
     def zeros(self) -> dict[str, int]:
-        """What depends on the noise, where nothing is drawn yet."""
+        """Placeholders for values that depend on the noise, before anything is drawn."""
         return {drawn.column: 0 for drawn in self.release.statistics}
 
     @property

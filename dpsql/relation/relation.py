@@ -143,9 +143,9 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class CrossUnitJoin:
-    """Rows of different units side by side, where `pairs` of keys, of the left and the right side, are equal.
+    """Joins rows of different units on equal keys; `pairs` has the keys of the left and the right side.
 
-    There may be none, where rows are compared otherwise: then any row may match any other.
+    Without pairs, for other comparisons, any row may match any other.
     A row belongs to two units, so nothing but a filter, a projection and an `Aggregate` may stand above it, and that
     counts or sums with noise for the data at hand (aggregates/cross_unit.py).
     """

@@ -152,7 +152,7 @@ def uniform_each(sizes: NDArray[np.int64], source: Randomness | None = None) -> 
 
 
 def _batches(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """From the longest lists to the shortest, so that little of a table of them stays empty."""
+    """Batches from the longest lists to the shortest, so that their tables have few empty cells."""
     order = np.argsort(-lengths, kind="stable")
     while len(order):
         together = max(1, CELLS // int(lengths[order[0]]))
@@ -161,7 +161,7 @@ def _batches(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 
 
 def _weights(sizes: NDArray[np.int64], scores: NDArray[np.int64], rate: Fraction) -> NDArray[np.float64]:
-    """Weights over that of a point with the best score, so that no sum overflows and each is at least 1."""
+    """Weights relative to that of a point with the best score, so that sums are at least 1 and do not overflow."""
     exponents: NDArray[np.float64] = (scores - scores.min(axis=1, keepdims=True)) * float(min(rate, Fraction(1000)))
     np.minimum(exponents, FARTHEST_WEIGHT, out=exponents)
     np.negative(exponents, out=exponents)

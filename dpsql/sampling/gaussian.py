@@ -137,7 +137,7 @@ LARGEST = 1 << 400
 
 
 class Standard(ABC):
-    """A real number of which some digits are known."""
+    """A real number with some known digits."""
 
     def __init__(self, source: Randomness) -> None:
         self.word = int(source.words(1)[0])

@@ -56,7 +56,7 @@ def _parsed(text: str, file: str) -> tuple[object, Document]:
 
 
 def _looks_like_a_schema(data: object) -> bool:
-    """It has tables; or all that it has may be meant as the keys of one."""
+    """Whether it has tables, or only keys that a schema might have."""
     if not isinstance(data, dict):
         return False
     keys = (str(key) for key in data)

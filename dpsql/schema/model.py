@@ -255,7 +255,7 @@ class Column(Named):
 
     @property
     def stored_type(self) -> ColumnType:
-        """What the table holds: reports of bits are integers, whatever the answers are."""
+        """The stored type: bit reports are integers, whatever the answers are."""
         return Integer() if self.collected is not None and self.collected.is_bits else self.type
 
     @model_validator(mode="before")
@@ -396,7 +396,7 @@ class Contribution(Declared):
 
 
 class Csv(Declared):
-    """How a text file is read. Nothing is guessed from its rows: a key that is left out has its default."""
+    """How a text file is read. Nothing is guessed from its rows; missing keys have their defaults."""
 
     sample = 'csv: {delimiter: ";", encoding: latin-1}'
 

@@ -132,7 +132,7 @@ SAMPLES = {
 
 @dataclass(frozen=True)
 class Document:
-    """Where a schema was read from, and where in the text each of its paths is."""
+    """The source of a schema, and the position of each path in its text."""
 
     file: str | None = None
     places: Mapping[KeyPath, Place] = field(default_factory=dict)

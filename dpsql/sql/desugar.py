@@ -134,7 +134,7 @@ def _about(query: exp.Query, value: exp.Expr) -> exp.Expr:
 
 
 def desugar(tree: exp.Expr, is_public: IsPublic) -> None:
-    """Rewrites the tree in place. `is_public` tells the queries that read public tables alone."""
+    """Rewrites the tree in place. `is_public` says whether a query reads only public tables."""
     for node in nodes_of(tree, *COMPARED, *PATTERNS, exp.In):
         plain = _listed_tuples(node) if isinstance(node, exp.In) else unquantified(node, is_public)
         if plain is not node:
@@ -430,7 +430,7 @@ def _filtered(call: exp.Expr, on: exp.Expr, value: exp.Expr) -> exp.Expr:
 
 
 def _name(value: exp.Expr, call: exp.Expr, count: int) -> str:
-    """As DuckDB calls the column."""
+    """The column name that DuckDB would choose."""
     constant = unaliased(value)
     shown = value.alias or (str(constant.this).lower() if isinstance(constant, exp.Boolean) else constant.name)
     return f"{shown}_{output_name(call)}" if count > 1 or isinstance(call, exp.Alias) else str(shown)

@@ -101,7 +101,7 @@ def _whole_division(node: exp.Expr) -> exp.Expr:
 
 
 def _is_fraction(node: exp.Expr) -> bool:
-    """Whether it is written so that it is no integer."""
+    """Whether it is visibly not an integer."""
     node = node.unnest()
     if isinstance(node, exp.Literal):
         return not node.is_string and not node.is_int
@@ -172,7 +172,7 @@ def _start_of_week(moment: exp.Expr, before: int) -> exp.Expr:
 
 
 def _truncated_date(node: exp.Expr) -> exp.Expr:
-    """DATE_TRUNC of BigQuery gives a date."""
+    """BigQuery's DATE_TRUNC returns a date."""
     unit = node.args["unit"]
     before = _week_start(unit)
     plain = exp.TimestampTrunc(this=node.this, unit=exp.var(unit.name.upper()))
@@ -544,7 +544,7 @@ def _without(*notes: str) -> Respelled:
 
 
 def _positioned(node: exp.Expr) -> exp.Expr:
-    """In Snowflake a position of 0 is the first."""
+    """In Snowflake, position 0 means the first."""
     for key, notes in (("start", ("zero_start",)), ("part_index", ("part_index_zero_as_one",))):
         place = node.args.get(key)
         if isinstance(place, exp.Literal) and place.name == "0" and any(node.args.get(note) for note in notes):

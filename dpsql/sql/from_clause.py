@@ -135,7 +135,7 @@ class PreservedSide:
         return all(name in self.columns for name in names_read(expression))
 
     def _vanishes(self, expression: Expression) -> bool:
-        """Whether it is NULL where there is no private row."""
+        """Whether it is NULL if no private row matches."""
         match expression:
             case Column(name):
                 return name not in self.columns
@@ -158,7 +158,7 @@ class PreservedSide:
         return self._vanishes(condition)
 
     def _value(self, expression: Expression) -> object:
-        """What it is where there is no private row; UNKNOWN where that is not plain to see."""
+        """Its value if no private row matches; UNKNOWN if that is not obvious."""
         if self._vanishes(expression):
             return None
         match expression:

@@ -66,7 +66,7 @@ LOST = Made(Kind.LOST)
 
 @dataclass(frozen=True)
 class NoisyRows:
-    """What a query gives: its columns in order, by name; whether noise chose or sorted its rows."""
+    """The output of a query: its columns, in order and by name, and whether noise selected or sorted its rows."""
 
     columns: tuple[tuple[str, Made], ...]
     chosen: bool = False
@@ -370,7 +370,7 @@ def propagate_error(query: exp.Query, tables: Mapping[str, NoisyRows]) -> Propag
 
 
 def _rows_of(tables: Mapping[str, NoisyRows], query: exp.Query, outer: NoiseScope | None = None) -> NoisyRows:
-    """What a query gives. No replicas are written into it."""
+    """The output of a query, without writing replicas into it."""
     return Walk().query(copied(query), tables, outer)
 
 
@@ -467,7 +467,7 @@ class Walk:
             yield exp.Join(this=rows, side="LEFT", on=exp.true())
 
     def _numbered(self, added: Sequence[exp.Expr]) -> list[exp.Expr]:
-        """All replicas as one piece of text: they differ by their numbers alone."""
+        """The SQL of all replicas, from one template: they differ only in their numbers."""
         if self.replicates is None or not added:
             return list(added)
         texts = [written(item) for item in added]

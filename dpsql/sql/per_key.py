@@ -52,7 +52,7 @@ def free_columns(query: exp.Expr, named: Named, schema: Schema) -> Iterator[exp.
 
 @dataclass(frozen=True)
 class _Tables:
-    """What can be read by name: declared tables, and what WITH defines, around the query and in it."""
+    """The tables that can be read by name: declared tables and WITH queries, around the query and in it."""
 
     schema: Schema
     named: Named
@@ -144,7 +144,7 @@ def _outputs(query: exp.Expr, tables: _Tables) -> Names:
 
 
 def _star(item: exp.Expr, select: exp.Select, tables: _Tables) -> Names:
-    """What *, t.* or * EXCLUDE (a) shows."""
+    """The columns of *, t.* or * EXCLUDE (a)."""
     table = item.table.lower() if isinstance(item, exp.Column) else ""
     star = item.this if isinstance(item, exp.Column) else item
     left_out = {part.name.lower() for part in star.args.get("except_") or ()}

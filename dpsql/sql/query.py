@@ -93,7 +93,7 @@ def refuse_people_apart(groups: Groups) -> None:
 
 
 def refuse_equal_keys(groups: Groups) -> None:
-    """Where a total leaves out one of two equal keys, the engine leaves out both."""
+    """Refuses equal keys: if a total omits one of them, the engine omits both."""
     if groups.totals and len(set(groups.keys)) < len(groups.keys):
         raise groups.below.scope.resolver.refuse(
             "two keys of the totals are the same expression",
@@ -365,7 +365,7 @@ class Resolver:
         return post_processing
 
     def is_public(self, query: exp.Expr) -> bool:
-        """Whether a query reads public tables alone, by their names."""
+        """Whether a query reads only public tables, by their names."""
         tables = [table for table in nodes_of(query, exp.Table) if isinstance(table.this, exp.Identifier)]
         declared = [None if is_defined(table) else self.schema.table(table.name) for table in tables]
         return all(table is not None and table.is_public for table in declared)

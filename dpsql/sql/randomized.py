@@ -238,7 +238,7 @@ def _fields(part: object) -> list[object]:
 
 
 def _is_free(aggregate: Aggregate, columns: Iterable[Report]) -> bool:
-    """Public rows alone, or rows of people of which nothing but reports is read.
+    """Whether it reads only public rows, or only the reports in people's rows.
 
     Rows that reach their unit over a foreign key depend on who is in another table, and are never free.
     """

@@ -150,7 +150,7 @@ class PrivateRows:
 
     @property
     def unit_columns(self) -> frozenset[str]:
-        """Those that never are NULL."""
+        """The unit columns that are never NULL."""
         return frozenset(name for name in self.all_units if frozenset({name}) in self.present)
 
     def key_of(self, expression: Expression) -> UnitKey | None:
@@ -181,7 +181,7 @@ class PrivateRows:
 
     @property
     def unit_names(self) -> list[str]:
-        """How the query may name the unit."""
+        """The names by which a query may refer to the unit."""
         return self.names_of(self.unit_columns)
 
     def names_of(self, inner: Collection[str]) -> list[str]:

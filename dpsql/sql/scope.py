@@ -161,7 +161,7 @@ def _text(node: exp.Column) -> str | None:
 if TYPE_CHECKING:
 
     class AddedColumn(Protocol):
-        """What gives the rows a column that holds the value of a subquery."""
+        """A step that adds a column with the value of a subquery."""
 
         def added_to(self, rows: PrivateRows) -> PrivateRows: ...
 

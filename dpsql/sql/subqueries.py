@@ -211,7 +211,7 @@ def _tested(rows: PrivateRows, test: SubqueryTest, scope: Scope) -> PrivateRows:
 
 
 def other_people(inside: Inside, outer: Scope, node: exp.Expr, otherwise: str | None = None) -> Unsupported:
-    """`otherwise` is said too."""
+    """The refusal of a comparison with other people; `otherwise` is an additional way out."""
     return different_units(same_unit_said(outer.outside, inside.rows), outer.resolver.place(node), otherwise)
 
 
@@ -394,7 +394,7 @@ def _with_mark(scope: Scope, test: SubqueryTest) -> Scope:
 
 @dataclass(frozen=True)
 class Filtered:
-    """What the SELECT list reads: the rows that FROM and WHERE give, and the scope that names their columns."""
+    """The input of the SELECT list: the rows from FROM and WHERE, and the scope that names their columns."""
 
     scope: Scope
     rows: PrivateRows

@@ -159,12 +159,12 @@ KINDS = kinds_of(NAMES)
 
 
 def function_name(node: exp.Expr) -> str | None:
-    """What the function is called here; None if it is none of them."""
+    """The name of the function here; None if it is not one of them."""
     return NAMES.get(node.name.upper()) if isinstance(node, exp.Anonymous) else KINDS.get(type(node))
 
 
 def argument_counts(name: str) -> tuple[int, ...]:
-    """How many arguments the function can have."""
+    """The possible numbers of arguments."""
     return AGGREGATES[name].arguments if name in AGGREGATES else ARGUMENTS.get(name, (1,))
 
 
@@ -381,7 +381,7 @@ def written(tree: exp.Expr) -> str:
 
 
 def shown(tree: exp.Expr) -> str:
-    """The tree as a text for people, and to tell one from another."""
+    """The tree as text, for messages and for comparing trees."""
     return _spelled(tree, unsupported_level=ErrorLevel.IGNORE)
 
 
@@ -391,7 +391,7 @@ def _spelled(tree: exp.Expr, **options: Any) -> str:
 
 
 def text_of(query: exp.Expr) -> str:
-    """What tells a subquery from others: queries of the same text are the same."""
+    """The identity of a subquery: queries with the same text are equal."""
     return shown(unwrapped(query))
 
 

@@ -94,7 +94,7 @@ def _weighed(here: NDArray[np.float64], there: NDArray[np.float64]) -> tuple[NDA
 
 
 def _one_way(likely: NDArray[np.float64], unlikely: NDArray[np.float64], delta: float) -> float:
-    """With S all answers whose score is at least the best limit."""
+    """The bound with S the set of all answers whose score reaches the best limit."""
     limits = np.unique(np.concatenate((likely[::2], unlikely[::2])))
     p, q = (1 - np.searchsorted(np.sort(part[::2]), limits) / len(part[::2]) for part in (likely, unlikely))
     chosen = limits[int(np.argmax(_roughly(p, q, len(likely[::2]), delta)))]
@@ -106,7 +106,7 @@ def _one_way(likely: NDArray[np.float64], unlikely: NDArray[np.float64], delta: 
 
 
 def _roughly(p: NDArray[np.float64], q: NDArray[np.float64], runs: int, delta: float) -> NDArray[np.float64]:
-    """What the bound will be, about: five standard deviations off on either side."""
+    """A rough estimate of the bound, five standard deviations off on either side."""
     low = p - 5 * np.sqrt(p * (1 - p) / runs) - 12 / runs - delta
     high = q + 5 * np.sqrt(q * (1 - q) / runs) + 12 / runs
     bounds: NDArray[np.float64] = np.log(np.maximum(low, 1e-300) / high)
@@ -170,7 +170,7 @@ def _cells(exact: Exact, places: list[int], width: int, release: CalibratedRelea
 
 
 def _batches(release: CalibratedRelease, runs: int) -> list[tuple[int, int]]:
-    """Where each begins, and how many copies it has: one where all groups are drawn together."""
+    """The start of each batch, and its number of copies: one if all groups are drawn together."""
     alone = any(isinstance(drawn.statistic, Matched) for drawn, _ in release.statistics)
     return [(start, 1) for start in range(runs)] if alone else [(0, runs)]
 
@@ -186,7 +186,7 @@ ROUNDING = 1e-12
 
 
 def moved_too_far(release: ExplainedRelease, whole: QueryResult, neighbour: QueryResult) -> Iterator[str]:
-    """What the neighbour shows that it must not."""
+    """Differences from the neighbour that are not allowed."""
     if whole[0] != neighbour[0]:
         yield "the columns or their types differ"
         return
@@ -252,7 +252,7 @@ def wrong_shape(release: ExplainedRelease, answers: list[QueryResult]) -> Iterat
 
 
 def keys_of(release: ExplainedRelease, answer: QueryResult) -> list[tuple[str, ...]]:
-    """By their repr, since NaN is not equal to itself."""
+    """The keys by their repr, because NaN is not equal to itself."""
     return [tuple(map(repr, row[: len(release.keys)])) for row in answer[1]]
 
 
@@ -275,7 +275,7 @@ STATISTICS_COST = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:
-    """What was found about one release of a question; or why it was refused, and then nothing is released."""
+    """The findings for one release of a query, or the reason why the query was refused."""
 
     sql: str
     claimed: Cost | None = None
@@ -345,7 +345,7 @@ class Auditor:
         )
 
     def _certain(self, pairs: Sequence[Pair], release: CalibratedRelease, delta: float) -> float:
-        """On the pair of neighbours that a first look finds farthest apart."""
+        """The proven loss on the pair of neighbours that a first run finds farthest apart."""
         runs = self.runs // STATISTICS_COST if release.statistics else self.runs
         exact = [(dict(here.engine.run(release.sql)), dict(there.engine.run(release.sql))) for here, there in pairs]
         here, there = max(exact, key=lambda pair: apart(*noisy_cells(pair[0], pair[1], release, runs // len(pairs))))
@@ -353,7 +353,7 @@ class Auditor:
 
 
 def _claimed(release: CalibratedRelease) -> Cost:
-    """What is charged, whatever is shown."""
+    """The charged privacy loss, whatever is shown."""
     charged = privacy_loss(release.event)
     return Cost(float(charged.epsilon), float(charged.delta))
 

@@ -94,7 +94,7 @@ def exact(engine: Engine, release: CalibratedRelease) -> dict[str, list[Any]]:
 
 
 def _plain(values: np.ndarray) -> list[Any]:
-    """As Python has them; zero has no sign."""
+    """The values as Python objects; zero has no sign."""
     found = [None if gap else value for value, gap in zip(values, np.ma.getmaskarray(values), strict=True)]
     plain = [value.tolist() if isinstance(value, np.ndarray | np.generic) else value for value in found]
     return [0.0 if isinstance(value, float) and value == 0 else value for value in plain]
@@ -147,7 +147,7 @@ DATA = INSTALLED if INSTALLED.exists() else Path(__file__).parents[2] / "tests"
 
 @dataclass(frozen=True)
 class ClaimedRelease:
-    """What is claimed of one release: see tests/cases/shop.yaml."""
+    """The claims about one release: see tests/cases/shop.yaml."""
 
     keys: str
     l0: int

@@ -288,7 +288,7 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
         "WITH DIFFERENTIAL_PRIVCY",
         "differential_privacy",
     ),
-    ("SELECT WITH AGGREGATION_THRESHOLD COUNT(*) FROM orders", SYNTAX, "WITH AGGREGATION_THRESHOLD", "there is"),
+    ("SELECT WITH AGGREGATION_THRESHOLD COUNT(*) FROM orders", SYNTAX, "WITH AGGREGATION_THRESHOLD", "available"),
     (
         clause("epsilon = 1", f"COUNT(*) FROM orders UNION ALL {clause('', 'COUNT(*) FROM orders')}"),
         PROGRAMMING,

@@ -264,7 +264,7 @@ class Entry(Record):
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in seen.items()}
 
     def hashed(self, previous: str) -> tuple[Entry, tuple[object, ...]]:
-        """Also as a row, which takes a while to write."""
+        """The entry with its hash and, because building it is slow, its row."""
         row = self.to_row()
         hashed = replace(self, hash=entry_hash(previous, row))
         return hashed, (*row[:-1], hashed.hash)
@@ -335,7 +335,7 @@ class Journal:
         return None if row is None else Entry.from_row(row)
 
     def is_charge(self, number: int, entry_hash: str) -> bool:
-        """Whether the entry of this number is a charge with this seal, and so the same in all that was sealed."""
+        """Whether the entry with this number is a charge with this seal, and so equal in all sealed fields."""
         return self._one("SELECT state, hash FROM entries WHERE number = ?", number) == ("charged", entry_hash)
 
     def open_charges(self, analyst: str | None) -> list[int]:
@@ -364,7 +364,7 @@ class Journal:
         return last is not None and last[0] == "retried"
 
     def stopped(self, analyst: str | None, within: timedelta | None = None) -> int:
-        """How many questions of this analyst were interrupted or timed out so recently, and since the owner looked."""
+        """The number of this analyst's recent interrupted or timed-out queries since the owner last resumed."""
         row = self._one(
             "SELECT count(*) FROM entries WHERE state IN ('interrupted', 'timed out') AND analyst IS ? AND time >= ? "
             "AND number > coalesce((SELECT max(number) FROM entries WHERE state = 'resumed' AND analyst IS ?), 0)",
@@ -390,7 +390,7 @@ class Journal:
         return None if row is None else Entry.from_row(row)
 
     def limit(self, analyst: str | None) -> tuple[str, Fraction, Fraction] | None:
-        """Its composition, epsilon and delta, for every question: the rest of an entry takes longer to read."""
+        """Its composition, epsilon and delta, which every query needs; the rest of an entry takes longer to read."""
         row = self._one(f"{SELECT_LIMIT} WHERE state = 'budget' AND analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
         return None if row is None else (str(row[0]), Fraction(row[1]), Fraction(row[2]))
 
@@ -400,7 +400,7 @@ class Journal:
         return [Entry.from_row(row) for row in rows][::-1]
 
     def charges(self, after: int, count: int) -> list[Entry]:
-        """As they ended: the sums are those after a refused test gave back its share, or an outcome cost more."""
+        """The charges with their outcomes; costs include refunds of refused tests and surcharges of outcomes."""
         rows = self.connection.execute(
             f"{SELECT_ENDED} WHERE state = 'charged' ORDER BY number LIMIT ? OFFSET ?", (count, after)
         )

@@ -341,7 +341,7 @@ class Ledger:
             return journal.append(_mark(charge, "released"))
 
     def refused(self, charge: Entry, refund: Event, epsilon: Fraction, delta: Fraction = ZERO) -> Entry:
-        """Records that a test failed and gives back what was charged for the release behind it.
+        """Records that a test refused its release, and refunds the charge for that release.
 
         That the release did not happen shows in the answer, so giving back tells nothing new. docs/proofs/ledger.md.
         """
@@ -412,7 +412,7 @@ class Ledger:
             BudgetRecord(Journal(connection), self._file.path, self.dataset, analyst).limit(epsilon, delta)
 
     def _failure(self, journal: Journal, charge: Entry) -> Record:
-        """Paid if there is enough left."""
+        """Charges the failure if the budget covers it."""
         mark = _mark(charge, "suspended" if self.on_failure == "suspend" else "failed")
         return self._paid(journal, charge, mark) or mark
 
@@ -499,7 +499,7 @@ class Ledger:
 
     @property
     def analyst_budget(self) -> Budget | None:
-        """That of this ledger's analyst, if one is on record."""
+        """The budget of this ledger's analyst, if one is on record."""
         with self._file.reading() as connection:
             _, *own = self._budgets(Journal(connection), self.analyst)
         return own[0] if own else None

@@ -187,7 +187,7 @@ class ServerLeases:
         self._session.close()
 
     def _own(self) -> set[int]:
-        """In a forked child none: the locks are the parent's."""
+        """The locks of this process; none in a forked child, because they belong to the parent."""
         if self._process != os.getpid():
             self._process, self._numbers = os.getpid(), set()
         return self._numbers

@@ -97,7 +97,7 @@ class Leases:
             return self._is_locked_elsewhere(number)
 
     def forget(self) -> None:
-        """In a forked child: the locks are the parent's."""
+        """Called in a forked child, because the locks belong to the parent."""
         self._numbers.clear()
         self._close_if_idle()
 
@@ -136,7 +136,7 @@ _shared: weakref.WeakValueDictionary[str, Leases] = weakref.WeakValueDictionary(
 
 
 def leases_on(path: str | None) -> Leases:
-    """On the ledger of this file, shared by all who have it open; None for one in memory."""
+    """The leases on this ledger file, shared by everyone who has it open; None for a ledger in memory."""
     if path is None:
         return Leases(None)
     with _lock:
@@ -383,7 +383,7 @@ class LedgerFile:
         return self._connection
 
     def _found(self) -> tuple[int, int] | None:
-        """The identity of the file at this path; None if there is none. SQLite would keep using a file that was
+        """The identity of the file at this path, or None. Needed because SQLite would keep using a file that was
         replaced.
         """
         try:

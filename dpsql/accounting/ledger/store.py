@@ -59,7 +59,7 @@ def is_server(path: str) -> bool:
 
 
 def whole_path(path: str | os.PathLike[str]) -> str:
-    """By which it is found from any folder."""
+    """The absolute path, valid from any folder."""
     named = os.fspath(path)
     return named if named == MEMORY or is_server(named) else str(Path(named).absolute())
 

@@ -79,7 +79,7 @@ def _encoding(path: Path) -> str:
 
 
 def _sniffed(connection: duckdb.DuckDBPyConnection, path: Path, readable: Path, options: Csv) -> Csv:
-    """What differs from the usual way of writing such a file."""
+    """The options in which the file differs from the default format."""
     row = connection.execute(
         "SELECT Delimiter, Quote, Escape, HasHeader, list_transform(Columns, lambda c: c.name) "
         f"FROM sniff_csv({exactly(readable)})"

@@ -112,7 +112,7 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 @dataclass(frozen=True)
 class SharedTables:
-    """Where a database has the declared tables, what they were created with, and how they were found."""
+    """The places of the declared tables in a database, their definitions, and their columns."""
 
     places: Mapping[str, tuple[DatabaseSchema, str]]
     created: Mapping[str, tuple[str, int] | None]
@@ -247,7 +247,7 @@ class DuckDBEngine:
         return self._interruptible(lambda: self._run(sql, {}, paid=False))
 
     def _interruptible(self, work: Callable[[], Mapping[str, np.ndarray]]) -> Mapping[str, np.ndarray]:
-        """Ctrl-C ends it, in the main thread, which alone hears of it.
+        """Ctrl-C stops it, but only in the main thread, which receives the signal.
 
         DuckDB listens only between pieces of work that the asking thread does itself, and not while others work. So
         another thread asks, and this one waits, free to tell DuckDB.
@@ -408,7 +408,7 @@ def at_places(
     connection: duckdb.DuckDBPyConnection,
     places: Mapping[str, tuple[DatabaseSchema, str]],
 ) -> dict[str, What | None]:
-    """What is found of each declared table where it should be."""
+    """The declared tables as found at their places."""
     seen = {place: look(connection, place) for place in {place for place, _ in places.values()}}
     return {declared: seen[place].get(name) for declared, (place, name) in places.items()}
 
@@ -511,7 +511,7 @@ def _fetched(found: duckdb.DuckDBPyConnection) -> Mapping[str, np.ndarray]:
 
 
 def _is_long_decimal(kind: str) -> bool:
-    """Whether it has more digits than a double surely keeps, and gives back when it is rounded to them again."""
+    """Whether it has more digits than a double is guaranteed to preserve."""
     return kind.startswith("DECIMAL") and int(kind.partition("(")[2].partition(",")[0]) > sys.float_info.dig
 
 

@@ -140,7 +140,7 @@ class ProfileWriter:
         return self.with_ranks(self.counted(values, columns, inside), "_low, _high", self.with_fences("_below"))
 
     def counted(self, values: str, fences: list[str], inside: str) -> str:
-        """What lies where."""
+        """The counts below, between and above the fences."""
         value = self.value
         columns = [
             f"count({value}) AS _rows",
@@ -271,7 +271,7 @@ class DuckDB(Renderer):
         self._written: dict[int, tuple[Term, str]] = {}
 
     def term(self, value: Term) -> str:
-        """Words here do not depend on what is around them, so a term that is read often is spelled once."""
+        """The SQL of a term does not depend on its context, so a term that occurs often is written once."""
         if isinstance(value, Field):
             return spelled(value.name) if value.table is None else f"{spelled(value.table)}.{spelled(value.name)}"
         if isinstance(value, Constant):

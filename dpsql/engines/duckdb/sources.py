@@ -242,7 +242,7 @@ def _problems(rejected: list[tuple[str, int]], rows: int, broken: int, expected:
 
 
 def _rows_expected(path: Path, options: Csv) -> int:
-    """How many rows there must be, counted apart from the engine: it passes over what follows an open quote."""
+    """The expected number of rows, counted without the engine, which would skip everything after an open quote."""
     if options.line_breaks:
         count = sum(1 for record in _records(path, options) if record)
     else:
@@ -272,7 +272,7 @@ def marks(path: Path, options: Csv) -> tuple[str, str, str]:
 
 
 def _records(path: Path, options: Csv) -> Generator[list[str]]:
-    """As Python reads them. Bytes that are no text are the engine's to find."""
+    """The records as Python reads them. Undecodable bytes are left for the engine to report."""
     with TextIOWrapper(cast("IO[bytes]", opened(path)), CODECS[options.encoding], errors="replace", newline="") as text:
         yield from _reading(text, *marks(path, options))
 
@@ -290,7 +290,7 @@ def opened(path: Path) -> BinaryIO:
 
 @contextmanager
 def in_utf8(path: Path, options: Csv) -> Iterator[Path]:
-    """The file itself; if it is written otherwise, a copy that is gone again once it is read."""
+    """The file itself; if it has another encoding, a temporary copy."""
     if options.encoding == "utf-8":
         yield path
         return

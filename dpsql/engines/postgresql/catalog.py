@@ -181,7 +181,7 @@ def current_schema(connection: psycopg.Connection) -> str | None:
 
 
 def found_tables(connection: psycopg.Connection, schema: str) -> dict[str, PostgreSQLTable]:
-    """The tables and views there, by their names in lower case; of two that differ in case alone there is neither."""
+    """The tables and views there, by lower-case name; names that differ only in case are omitted."""
     columns: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for table, *column in _rows(connection, COLUMNS, schema):
         columns[table].append(tuple(column))

@@ -107,7 +107,7 @@ class PostgreSQLEngine:
             raise
 
     def _found(self, connection: psycopg.Connection) -> dict[str, dict[str, PostgreSQLTable]]:
-        """What is in each schema that has a declared table."""
+        """The contents of each schema that has a declared table."""
         return {place: found_tables(connection, place) for place in {place for place, _ in self._places.values()}}
 
     def _read(self, table: Table) -> str:

@@ -329,7 +329,7 @@ class PostgreSQL(ServedRenderer):
         return key
 
     def arithmetic(self, operation: str, arguments: list[str], node: Func) -> str:
-        """In scalars, or exactly in NUMERIC."""
+        """Arithmetic by scalars.py, or exactly in NUMERIC."""
         kind = node.kind if node.kind is not None else self.kind_of(node.arguments[0])
         if isinstance(kind, Double):
             return self.in_doubles(operation, arguments, node)
@@ -386,7 +386,7 @@ class PostgreSQL(ServedRenderer):
         return self.once([value], lambda short: scalars.scaled(short, 1 / divisor, f"({short} / {by})", most))
 
     def to_digits(self, whole: Callable[[str], str], value: str, digits: Fraction | None) -> str:
-        """So many digits after the point, or before it; where the scaled number is no double, the number itself."""
+        """Rounds to this many digits; unchanged where the scaled number is not a finite double."""
         assert digits is not None
         if digits == 0:
             return self.once([value], whole)
@@ -456,7 +456,7 @@ class PostgreSQL(ServedRenderer):
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def part(self, part: CTE) -> str:
-        """What is read twice is made once: the planner takes far longer for two joins of all rows than to keep one."""
+        """A part that is read twice is materialised, because joining all rows twice would take far longer."""
         return super().part(replace(part, kept=part.kept or None))
 
     def select(self, select: Select) -> str:

@@ -59,7 +59,7 @@ def at_least(least: Fraction) -> float:
 
 
 def at_most(most: Fraction) -> float:
-    """The largest double that is not more."""
+    """The largest double that does not exceed the value."""
     near = _nearest(most)
     return near if math.isfinite(near) and Fraction(near) <= most else math.nextafter(near, -math.inf)
 
@@ -297,7 +297,7 @@ def _decimal(value: str, kind: Decimal) -> str:
 
 
 def _rounded_decimal(value: str, kind: Decimal, once: Once) -> str:
-    """Rounded to a whole number of units of the last digit, as a double; then as many of them."""
+    """Rounds to a whole number of units of the last digit, as a double, then converts that number to a decimal."""
     units = Fraction(10**kind.scale)
 
     def product(double: str) -> str:
@@ -404,7 +404,7 @@ def days_later(day: str, days: str) -> str:
 
 
 def shifted(moment: str, amount: int, unit: str) -> str:
-    """Where it would lead out of the engine's calendar it is NULL, as everything before the year 1 is."""
+    """The shifted moment; NULL outside the engine's calendar, like everything before the year 1."""
     name, count = ("month", amount * MONTHS[unit]) if unit in MONTHS else (unit, amount)
     moved = f"({moment} + INTERVAL '{count} {name}')"
     years = {"month": 12, "week": 52, "day": 365, "hour": 8_760, "minute": 525_600, "second": 31_536_000}
@@ -419,7 +419,7 @@ def last_day(moment: str) -> str:
 
 
 def made(year: str, month: str, day: str) -> str:
-    """From the first of the month on: where that ends in the next month there is no such day."""
+    """Counts from the first of the month; if the result falls into the next month, there is no such day."""
     first = f"make_date(CAST({year} AS INTEGER), CAST({month} AS INTEGER), 1)"
     found = f"({first} + CAST({day} - 1 AS INTEGER))"
     return f"CASE WHEN extract(month FROM {found}) = {month} THEN {found} END"

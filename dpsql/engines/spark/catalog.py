@@ -87,7 +87,7 @@ TABLES, FORMATS = ("MANAGED", "EXTERNAL"), ("parquet", "orc")
 
 @dataclass(frozen=True)
 class Namespace:
-    """Where tables are found by their names."""
+    """The catalogue and database in which table names are resolved."""
 
     catalog: str
     database: str

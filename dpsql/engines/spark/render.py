@@ -365,7 +365,7 @@ class Spark(ServedRenderer):
         return f"{operation}({arguments[0]}{f', {digits}' if operation == 'round' else ''})"
 
     def to_digits(self, whole: Callable[[str], str], value: str, digits: int) -> str:
-        """So many digits after the point, or before it; where the scaled number is no double, the number itself."""
+        """Rounds to this many digits; unchanged where the scaled number is not a finite double."""
         if digits == 0:
             return self.once([value], whole)
         step = scalars.number(10.0 ** abs(digits))
@@ -468,7 +468,7 @@ class Spark(ServedRenderer):
         return f"CASE WHEN count({kept}) > 0 THEN {listed} END"
 
     def over(self, window: WindowFunc) -> str:
-        """Places have the one frame that they need, and take no other; they are 32 bits long."""
+        """Ranking functions have a fixed frame and accept no other; their results have 32 bits."""
         over = super().over(replace(window, frame="") if window.fold.name in PLACES else window)
         return f"CAST({over} AS BIGINT)" if window.fold.name in SHORT_PLACES else over
 
@@ -536,7 +536,7 @@ def _trimmed(side: str, text: str, those: str = "' '") -> str:
 
 
 def _comparison(order: Sequence[Ordered]) -> str:
-    """As array_sort takes it: -1, 0 or 1 for two structs."""
+    """A comparator for array_sort: -1, 0 or 1 for two structs."""
     tests = []
     for place, part in enumerate(order):
         first, last = (1, -1) if part.descending else (-1, 1)

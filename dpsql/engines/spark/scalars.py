@@ -36,7 +36,7 @@ def number(value: float) -> str:
 
 
 def truncated(value: str) -> str:
-    """What is no 64-bit integer has nothing after the point, or is no number."""
+    """A double that does not fit into 64 bits has no fraction, or is not a number."""
     return f"coalesce(CAST(TRY_CAST({value} AS BIGINT) AS DOUBLE), {value})"
 
 
@@ -143,7 +143,7 @@ def _whole(value: str, source: Known, kind: Integer | Short, once: Once) -> str:
 
 
 def _rounded_decimal(value: str, kind: Decimal, once: Once) -> str:
-    """Rounded to a whole number of units of the last digit, as a double; then as many of them."""
+    """Rounds to a whole number of units of the last digit, as a double, then converts that number to a decimal."""
 
     def fitted(count: str) -> str:
         held = f"CASE WHEN abs({count}) < {number(float(10**kind.precision))} THEN {_exact(count)} END"
@@ -225,7 +225,7 @@ def _starts(unit: str, moment: str) -> str:
 
 
 def _started(unit: str, moment: str) -> str:
-    """How many have begun since 1970; rounded down, also before."""
+    """The number of units that have begun since 1970, rounded down, also before 1970."""
     size = SECONDS[unit] * 1_000_000
     count = microseconds(moment)
     return f"(({count} - pmod({count}, {size}L)) div {size}L)"
@@ -249,7 +249,7 @@ def shifted(moment: str, amount: int, unit: str) -> str:
 
 
 def made(year: str, month: str, day: str) -> str:
-    """From the first of the month on: where that ends in the next month there is no such day."""
+    """Counts from the first of the month; if the result falls into the next month, there is no such day."""
     first = f"make_date(CAST({year} AS INT), CAST({month} AS INT), 1)"
     found = f"date_add({first}, CAST({day} - 1 AS INT))"
     return f"CASE WHEN month({found}) = {month} THEN {found} END"
