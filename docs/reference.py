@@ -1,14 +1,17 @@
 """What the code says of itself, for people and for editors: `make reference` runs this.
 
-The lists in docs/sql.md follow from the tables of aggregates, functions and words, the tables of keys in docs/schema.md
-from the schema model, as does the JSON Schema that lets an editor complete a schema file whose first line is
-`# yaml-language-server: $schema=dpsql.schema.json`.
+The lists in docs/sql.md follow from the tables of aggregates, functions and words, the help in docs/cli.md from the
+commands, the tables of keys in docs/schema.md from the schema model, as does the JSON Schema that lets an editor
+complete a schema file whose first line is `# yaml-language-server: $schema=dpsql.schema.json`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from itertools import groupby
 from pathlib import Path
 from textwrap import fill
@@ -190,7 +193,24 @@ def with_reference(page: str) -> str:
     return page
 
 
+# -- help --------------------------------------------------------------------------------------------------------------
+
+HELP = re.compile(r"(?<=^### dpsql)( ?[^\n]*)\n\n```text\n.*?```$", re.MULTILINE | re.DOTALL)
+
+
+def with_help(page: str) -> str:
+    """The page, in which each command shows its help of today."""
+    return HELP.sub(lambda found: f"{found[1]}\n\n```text\n{_help(*found[1].split())}```", page)
+
+
+def _help(*command: str) -> str:
+    asked, wide = [Path(sys.executable).with_name("dpsql"), *command, "--help"], {**os.environ, "COLUMNS": "100"}
+    return subprocess.run(asked, env=wide, capture_output=True, text=True, check=True).stdout
+
+
 def main() -> None:
+    commands = ROOT / "docs" / "cli.md"
+    commands.write_text(with_help(commands.read_text("utf-8")), "utf-8")
     for page in (ROOT / "docs" / "sql.md", ROOT / "docs" / "schema.md"):
         page.write_text(with_reference(page.read_text("utf-8")), "utf-8")
     (ROOT / "schemas" / "dpsql.schema.json").write_text(export_json_schema(), "utf-8")

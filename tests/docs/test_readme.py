@@ -150,9 +150,15 @@ def run_commands(text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def fill_in(lines: str, schema: Path) -> None:
+    """Each line replaces that of the same key, or stands behind the one before it if there is none."""
+    written = schema.read_text().splitlines()
+    place = 0
     for line in lines.splitlines():
         name = line.partition(":")[0]
-        schema.write_text(re.sub(rf"^{name}:.*$", line, schema.read_text(), flags=re.MULTILINE))
+        known = [number for number, old in enumerate(written) if old.startswith(f"{name}:")]
+        place = known[0] if known else place + 1
+        written[place : place + len(known)] = [line]
+    schema.write_text("\n".join(written) + "\n")
 
 
 def test_the_schema_that_owners_are_shown_is_one() -> None:
