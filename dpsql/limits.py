@@ -45,7 +45,7 @@ MOST_COPIES = 8
 FEWEST_ROWS_OF_ONE = 16
 """Where only people with fewer rows could be kept within that, the question is refused."""
 LONGEST_COPIED = 128
-"""Bytes of a text whose row is multiplied into more than MOST_COPIES; a longer one is NULL there."""
+"""Bytes of a text whose row is multiplied into more than MOST_COPIES; one that may be longer is not read there."""
 WIDEST_COPIED = 1_024
 """Bytes of what is computed for each of these rows: a number is 16, a text as long as it may become."""
 MOST_TEXT = 1_000

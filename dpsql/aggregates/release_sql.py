@@ -68,8 +68,7 @@ from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.tree import Column, names_read, substituted
 from dpsql.relation.scan_sql import as_stored, listed_keys
 from dpsql.relation.sql import domain_sql, relation_sql
-from dpsql.relation.units import scans_of
-from dpsql.relation.work import reading_asked_units
+from dpsql.relation.units import reading_asked_units, scans_of
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:

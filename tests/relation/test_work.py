@@ -17,8 +17,8 @@ from dpsql.pipeline.stages import FREE
 from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Filter, LightUnits, Scan
 from dpsql.relation.sql import relation_sql
-from dpsql.relation.units import below, is_tracked, parts_of
-from dpsql.relation.work import heaviest_counted, reading_asked_units
+from dpsql.relation.units import below, is_tracked, parts_of, reading_asked_units
+from dpsql.relation.work import heaviest_counted
 
 HEAVY, LIGHT = 600, 40
 """Rows of person 1, and of everybody else."""

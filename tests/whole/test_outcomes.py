@@ -511,20 +511,23 @@ class Words:
         )
 
     def known(self) -> Question:
-        """Counts a person for whom a number that seems to be known is another one, multiplied up."""
+        """Counts a person for whom a number that seems to be known is another one, multiplied up beyond 64 bits."""
         number = self.rng.choice((0, 1, 1, 2))
-        inner, rows = self.rng.choice(
+        inner, known, rows = self.rng.choice(
             (
                 (
                     self.pick(f"LEAST(w, {number})", "w"),
+                    number,
                     f"SELECT u, COUNT(*) OVER (PARTITION BY u ORDER BY k {self.frame()}) AS w FROM t",
                 ),
-                ("a", self.means()),
-                (f"LEAST(GREATEST({self.pick('k', 'n')}, {number}), {number})", "SELECT u, k, n FROM t"),
+                ("a", 1, self.means()),
+                (f"LEAST(GREATEST({self.pick('k', 'n')}, {number}), {number})", number, "SELECT u, k, n FROM t"),
             )
         )
-        value = f"({inner} - {number}) * {self.pick(str(2**61), str(2**62))} * {self.rng.choice((3, 4))}"
-        return Question(f"SELECT COUNT(*) FROM ({rows}) WHERE u = {PERSON} AND {value} > 5", self.options())
+        value = f"({inner} - {known}) * {2**62} * {self.rng.choice((3, 4))}"
+        # Not every mechanism counts: a question that is refused finds nothing.
+        options = {name: value for name, value in self.options().items() if name != "mechanism"}
+        return Question(f"SELECT COUNT(*) FROM ({rows}) WHERE u = {PERSON} AND {value} > 5", options)
 
     def options(self) -> dict[str, Any]:
         found: dict[str, Any] = {"epsilon": self.rng.choice((1.0, 1.0, 1000.0, 0.01))}
