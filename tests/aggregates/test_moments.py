@@ -170,16 +170,14 @@ def test_only_those_squares_are_measured_that_are_divided_by(expression: str, me
 
 
 @pytest.mark.parametrize("end", [1e-300, 1e-60, 1e76, 1e120])
-@pytest.mark.parametrize(
-    "expression", ["VAR_POP(m)", "COVAR_POP(m, o)", "CORR(m, o)", "REGR_SLOPE(o, m)", "CORR(1, m)"]
-)
-def test_ranges_of_any_width_are_planned(expression: str, end: float) -> None:
+def test_ranges_of_any_width_are_planned(end: float) -> None:
     columns = EQUAL | {"m": {"type": "double", "bounds": [-end, end]}}
     with duckdb.connect() as raw:
         raw.execute("CREATE TABLE t AS SELECT i AS u, 0.5::DOUBLE AS m, 0.1::DOUBLE AS o FROM range(10) AS r(i)")
         schema: dict[str, Any] = {"tables": {"t": {"unit": "u", "unique": True, "columns": columns}}}
         with dpsql.connect(raw, schema=schema, budget=10, delta=1e-6) as connection:
-            assert len(connection.execute(f"SELECT {expression} AS x FROM t", epsilon=1).intervals()) == 1
+            for asked in ("VAR_POP(m)", "COVAR_POP(m, o)", "CORR(m, o)", "REGR_SLOPE(o, m)", "CORR(1, m)"):
+                assert len(connection.execute(f"SELECT {asked} AS x FROM t", epsilon=1).intervals()) == 1
 
 
 def test_the_covariance_of_a_column_with_itself_is_its_variance(people: dpsql.Connection) -> None:

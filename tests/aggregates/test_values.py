@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import duckdb
@@ -47,36 +48,32 @@ def raw() -> duckdb.DuckDBPyConnection:
     return database
 
 
-def exact(raw: duckdb.DuckDBPyConnection, question: str, groups: int, rows: int) -> tuple[str, list[tuple[Any, ...]]]:
-    """The SQL of the question, and what it gives before noise."""
-    bounds = {"max_groups": groups, "max_rows_per_group": rows}
+def exact(raw: duckdb.DuckDBPyConnection, *questions: str) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """The SQL of the questions at each of the bounds, and what it gives before noise."""
     with dpsql.connect(raw, schema=SCHEMA, budget=3, delta=1e-6, ledger=":memory:") as connection:
-        sql = connection.explain(question, epsilon=1, **bounds).releases[0].sql
-    return sql, raw.execute(sql).fetchall()
+        explained = [
+            connection.explain(question, epsilon=1, max_groups=groups, max_rows_per_group=rows)
+            for question, (groups, rows) in product(questions, BOUNDS)
+        ]
+    return [(found.releases[0].sql, raw.execute(found.releases[0].sql).fetchall()) for found in explained]
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("bounds", BOUNDS)
 def test_profiles_of_the_same_values_share_them(
-    raw: duckdb.DuckDBPyConnection, question: str, bounds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    raw: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared, together = exact(raw, question, *bounds)
+    shared = exact(raw, *QUESTIONS)
     monkeypatch.setattr(release_sql, "with_values_once", each_by_itself)
-    single, apart = exact(raw, question, *bounds)
-    assert together == apart
-    assert shared.count("_value_rank BETWEEN") < single.count("_value_rank BETWEEN")
+    for (sql, together), (single, apart) in zip(shared, exact(raw, *QUESTIONS), strict=True):
+        assert together == apart
+        assert sql.count("_value_rank BETWEEN") < single.count("_value_rank BETWEEN")
 
 
 def each_by_itself(branches: list[Query]) -> tuple[tuple[CTE, ...], list[Query]]:
     return (), branches
 
 
-@pytest.mark.parametrize("bounds", BOUNDS)
-def test_values_are_those_of_the_groups_that_are_counted(
-    raw: duckdb.DuckDBPyConnection, bounds: tuple[int, int]
-) -> None:
+def test_values_are_those_of_the_groups_that_are_counted(raw: duckdb.DuckDBPyConnection) -> None:
     """A median beside a sum: in each ward it has as many values as are counted, since both rank groups alike."""
-    question = "SELECT ward, COUNT(paid) AS n, MEDIAN(paid) FROM visits GROUP BY ward"
-    _, found = exact(raw, question, *bounds)
-    assert sum(counted for _, counted, *_ in found) > 0
-    assert all(counted == rows for _, counted, *_, rows in found)
+    for _, found in exact(raw, "SELECT ward, COUNT(paid) AS n, MEDIAN(paid) FROM visits GROUP BY ward"):
+        assert sum(counted for _, counted, *_ in found) > 0
+        assert all(counted == rows for _, counted, *_, rows in found)

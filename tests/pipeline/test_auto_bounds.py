@@ -6,6 +6,7 @@ import math
 import runpy
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,12 @@ def connected(raw: duckdb.DuckDBPyConnection, epsilon: float = 1e12, **changed: 
     return dpsql.connect(raw, schema=SCHEMA | changed, budget=epsilon, delta=1e-6, ledger=":memory:")
 
 
+@cache
+def exactly(raw: duckdb.DuckDBPyConnection) -> dpsql.Connection:
+    """One session for all that is asked without noise."""
+    return connected(raw)
+
+
 # -- without noise nothing has to be lost ------------------------------------------------------------------------------
 
 JOINED = "FROM orders JOIN people ON person = id"
@@ -111,8 +118,7 @@ EXACT = [
 
 @pytest.mark.parametrize("sql", EXACT)
 def test_with_hardly_any_noise_nothing_is_lost(raw: duckdb.DuckDBPyConnection, sql: str) -> None:
-    with connected(raw) as connection:
-        found = connection.execute(sql, epsilon=1e10).fetchall()
+    found = exactly(raw).execute(sql, epsilon=1e10).fetchall()
     plain = raw.execute(sql.replace(", contribution_bounds_per_row => (0, 1000000)", "")).fetchall()
     assert len(found) == len(plain)
     for mine, theirs in zip(found, plain, strict=True):
@@ -203,8 +209,7 @@ def test_columns_that_exclude_each_other_still_share_one_bound(raw: duckdb.DuckD
 def test_a_count_of_rows_is_not_one_of_people(raw: duckdb.DuckDBPyConnection, what: str, keys: str) -> None:
     """At one row per person, which is presumed before anything is found, they are the same."""
     sql = f"SELECT {what} FROM orders GROUP BY {keys} ORDER BY ALL"
-    with connected(raw) as conn:
-        got = conn.execute(sql, epsilon=1e7).fetchall()
+    got = exactly(raw).execute(sql, epsilon=1e7).fetchall()
     np.testing.assert_allclose(got, raw.execute(sql).fetchall(), atol=2.5, rtol=1e-4)
 
 
