@@ -95,6 +95,8 @@ WIDE = """
              GROUP BY b.region)
     SELECT region, s / n AS each, RANK() OVER (ORDER BY t DESC) AS place, m FROM sums WHERE n > 10 ORDER BY place"""
 OTHERS = [f"t{number}" for number in range(1, 10)]
+UNIQUE = ("t1", "t2", "t5", "t6", "t7")
+"""The tables with a row per person: more of many rows could not be joined, the work of one person would be too much."""
 LITERALS = count(101)
 
 
@@ -171,7 +173,7 @@ def main() -> int:
         database.execute(f"CREATE TABLE {name} (customer_id INTEGER, {name}_k VARCHAR, {name}_x INTEGER)")
         keys, numbers = {"type": "text", "values": ["a", "b", "c"]}, {"type": "integer", "bounds": [0, 100]}
         columns = {"customer_id": "integer", f"{name}_k": keys, f"{name}_x": numbers}
-        SCHEMA["tables"][name] = {"unit": "customer_id", "columns": columns}
+        SCHEMA["tables"][name] = {"unit": "customer_id", "unique": name in UNIQUE, "columns": columns}
     with connected(database) as conn:
         for name, sql in {**QUESTIONS, "ten tables, five CTEs": WIDE}.items():
             target = WIDE_TARGET if sql is WIDE else COMPILE_TARGET

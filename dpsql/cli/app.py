@@ -1,7 +1,6 @@
 """All commands of `dpsql`, and how each one ends: with a report and 0, or with an error and its code."""
 
 import atexit
-import gc
 import os
 import sys
 import warnings
@@ -19,8 +18,6 @@ from dpsql.cli.tools import audit, certify, practice, randomize
 from dpsql.errors import Error
 
 INTERRUPTED = 130
-BETWEEN_COLLECTIONS = 300_000
-"""A command loads half as many objects, and none of them is garbage: looking for some took a twelfth of its time."""
 # Plain help and plain tracebacks: the same on every terminal, and in docs/cli.md.
 app = typer.Typer(
     name="dpsql",
@@ -89,7 +86,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments is not None:
         _run(list(arguments))
         return
-    gc.set_threshold(BETWEEN_COLLECTIONS)
     # Else pydantic reads what every installed package says of itself, in search of plugins: they are none of ours.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # Else numpy starts threads for linear algebra, of which there is little here; they keep busy while they wait.

@@ -135,6 +135,9 @@ class PureMechanism(AdditiveMechanism):
         at most linf.
 
         The scale is groups * linf / epsilon. What that makes private is the measure or, if it is `boxed`, the box.
+        A move by t costs at most t / scale, because a unit may spread its L1 sensitivity over any number of groups
+        (docs/proofs/few_rows.md). Staircase noise, whose smallest step costs as much as its largest, is not of this
+        kind.
         """
 
     def event(self, epsilon: Fraction) -> Event:

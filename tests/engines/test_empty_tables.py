@@ -138,6 +138,23 @@ def test_all_questions_can_run(empty: tuple[str, Connect]) -> None:
     assert failures(questions(), empty[1]) == []
 
 
+def test_each_session_has_its_own_empty_tables() -> None:
+    """They share a database: tables of the same name differ in their columns, and nobody's rows are there."""
+    sessions = []
+    for column in ("age", "height"):
+        database = duckdb.connect()
+        database.execute(f"CREATE TABLE t AS SELECT i AS uid, i AS {column} FROM range(100) AS r(i)")
+        columns = {"uid": "integer", column: {"type": "integer", "bounds": [0, 100]}}
+        schema = {"dataset": column, "tables": {"t": {"unit": "uid", "columns": columns}}}
+        sessions.append((column, dpsql.connect(database, schema=schema, budget=1)))
+    for column, session in sessions:
+        with session:
+            session.explain(f"SELECT AVG({column}) FROM t")
+            engine = session.session.environment.engine
+            assert engine.can_run(f"SELECT {column} FROM t")
+            assert not any(engine.can_run(f"SELECT {other} FROM t") for other, _ in sessions if other != column)
+
+
 def test_numbers_beyond_whole_ones_and_noise_beyond_doubles() -> None:
     """A key beyond every whole number of the engine; noise of so much epsilon that its square is no double."""
     whole = {"type": "integer", "bounds": [0, 2**63 - 1]}

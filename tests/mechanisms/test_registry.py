@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 import dpsql
@@ -15,6 +16,7 @@ from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.aggregates.measure import Average, Matched, Mode, Quantile
 from dpsql.mechanisms.additive import Allowance, Box, PureMechanism, Share
 from dpsql.mechanisms.laplace import LaplaceNoise
+from dpsql.mechanisms.noise import Noise
 from dpsql.mechanisms.registry import ADDITIVE, MECHANISMS, Mechanism
 
 SCHEMA = {
@@ -58,6 +60,24 @@ def connect(raw: duckdb.DuckDBPyConnection, delta: float = 1e-6, **options: Any)
 
 def proposal(mechanism: Mechanism, statistic: type) -> dict[str, Any]:
     return {"propose": PROPOSED[statistic]} if mechanism.needs_proposal else {}
+
+
+def dearest_step(noise: Noise) -> float:
+    """The largest privacy loss of a move by one, over the values near 0."""
+    tails = noise.survival(np.arange(1.0, 100.0))
+    logarithms = np.log(np.concatenate([[1 - 2 * tails[0]], tails[:-1] - tails[1:]]))
+    return float(np.abs(np.diff(logarithms)).max())
+
+
+PURE = [name for name, mechanism in ADDITIVE.items() if isinstance(mechanism, PureMechanism)]
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_a_small_move_costs_in_proportion(name: str) -> None:
+    """A unit may move many groups by little instead of one by its bound: docs/proofs/few_rows.md."""
+    mechanism = ADDITIVE[name]
+    assert isinstance(mechanism, PureMechanism)
+    assert dearest_step(mechanism.noise(Fraction(10), Box())) <= 1 / 10 + 1e-9
 
 
 EVERY_DRAW = [

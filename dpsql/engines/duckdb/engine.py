@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
@@ -230,13 +230,14 @@ class DuckDBEngine:
 
     @cached_property
     def _empty(self) -> duckdb.DuckDBPyConnection:
-        """A database with the declared tables and no rows, so that none can have a part in what is found there."""
-        empty = duckdb.connect(":memory:", config=SETTINGS | {"threads": 1})
+        """The declared tables without rows, so that none can have a part in what is found there."""
+        empty = _database_without_rows(os.getpid()).cursor()
         with self._lock:
             for table in self._declared:
-                described = self._connection.execute(f"DESCRIBE {quoted(table)}").fetchall()
-                columns = ", ".join(f"{quoted(name)} {kind}" for name, kind, *_ in described)
-                empty.execute(f"CREATE TABLE {quoted(table)} ({columns})")
+                declared = self._connection.sql(f"FROM {quoted(table)}")
+                typed = zip(declared.columns, declared.types, strict=True)
+                columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed)
+                empty.execute(f"CREATE TEMP TABLE {quoted(table)} ({columns})")  # which this cursor alone sees
         empty.execute("PRAGMA disable_optimizer")
         return empty
 
@@ -326,6 +327,12 @@ class DuckDBEngine:
             self._asking.shutdown()
         self._connection.close()
         self._forget()
+
+
+@cache
+def _database_without_rows(process: int) -> duckdb.DuckDBPyConnection:
+    """One for all engines of a process: to open it takes longer than to compile ten aggregates. A fork shares none."""
+    return duckdb.connect(":memory:", config=SETTINGS | {"threads": 1})
 
 
 def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
