@@ -31,11 +31,15 @@ if TYPE_CHECKING:
 #     GaussianSum  sum of mu_squared <= mu(epsilon, curve_delta)^2
 #     SmoothedSum  sum of smoothed + the largest headroom <= the same
 #     MixedSum     sum of pure epsilon <= cap, sum of the others' mu_squared <= mu(epsilon - cap, curve_delta)^2
+#     CommittedSum the same, where the cap is what pure releases had spent when the first of the others was charged
 #
 # and, for all of them, the additive deltas stay within the share set aside for them. See docs/proofs/composition.md.
 
 # What is left along a curve is known to some fourteen digits, from above. This much less is sure to fit.
 SHY = 1 - 1e-9
+HAIR = 2.0**-40
+# Of epsilon, what a chosen cap leaves for pure releases that come later, such as what a stopped question pays.
+SPARE = Fraction(1, 100)
 
 
 class Rule(Protocol):
@@ -50,7 +54,7 @@ class Rule(Protocol):
         ...
 
     def spent(self, totals: PrivacyLoss) -> float:
-        """The epsilon that is spent, rounded up."""
+        """The least epsilon at which the rule admits the totals, nearly, from above. The deltas stay as they are."""
         ...
 
     def remaining(self, totals: PrivacyLoss) -> float:
@@ -119,8 +123,7 @@ class GaussianSum:
         return totals.mu_squared
 
     def spent(self, totals: PrivacyLoss) -> float:
-        taken = self.taken(totals)
-        return math.inf if isinstance(taken, float) else curves.gaussian_epsilon_at(root_up(taken), self.curve_delta)
+        return _along_the_curve(self.taken(totals), self.curve_delta)
 
     def remaining(self, totals: PrivacyLoss) -> float:
         taken = self.taken(totals)
@@ -172,7 +175,7 @@ class Concentrated:
     def spent(self, totals: PrivacyLoss) -> float:
         if isinstance(totals.rho, float):
             return math.inf
-        return curves.zcdp_epsilon_at(totals.rho, self.curve_delta)
+        return curves.zcdp_epsilon_at(totals.rho, self.curve_delta) * (1 + HAIR)
 
     def remaining(self, totals: PrivacyLoss) -> float:
         if totals.rho == 0:
@@ -214,10 +217,11 @@ class MixedSum:
         return replace(EVERYTHING, pure=self.cap, rest=self.mu**2, delta=self.reserved_delta)
 
     def spent(self, totals: PrivacyLoss) -> float:
-        if isinstance(totals.rest, float) or isinstance(totals.pure, float):
+        """The cap is the same part of a smaller epsilon."""
+        if isinstance(totals.pure, float) or not self.epsilon:
             return math.inf
-        curve = curves.gaussian_epsilon_at(root_up(totals.rest), self.curve_delta)
-        return rounded_up(totals.pure + Fraction(curve)) if math.isfinite(curve) else math.inf
+        part, rest = self.cap / self.epsilon, _along_the_curve(totals.rest, self.curve_delta)
+        return max(rounded_up(totals.pure / part), rest / float(1 - part) * (1 + HAIR))
 
     def remaining(self, totals: PrivacyLoss) -> float:
         """The largest epsilon of one more query, by the kind of noise that has more left."""
@@ -231,14 +235,36 @@ class MixedSum:
         return Gaussian(1 / curves.mu_for(epsilon, self.query_delta))
 
 
+@dataclass(frozen=True)
+class CommittedSum(MixedSum):
+    """The cap was chosen before the first release that is not pure: what pure ones had spent, and a little to spare."""
+
+    def spent(self, totals: PrivacyLoss) -> float:
+        before, rest = self.cap - SPARE * self.epsilon, _along_the_curve(totals.rest, self.curve_delta)
+        if math.inf in (totals.pure, rest):
+            return math.inf
+        return max(rounded_up((before + Fraction(rest)) / (1 - SPARE)), rounded_up((totals.pure - before) / SPARE))
+
+
+def _along_the_curve(mu_squared: Amount, delta: Fraction) -> float:
+    """The epsilon of this much of the Gaussian curve, and a hair more: `mu_for` of it is then no less."""
+    if isinstance(mu_squared, float):
+        return math.inf
+    mu = root_up(mu_squared)
+    epsilon = curves.gaussian_epsilon_at(mu, delta)
+    return epsilon + HAIR * (epsilon + mu)
+
+
 # -- filters -----------------------------------------------------------------------------------------------------------
 
 # Of a session's delta, the share kept for partition selection and tests. The curve uses the rest.
 RESERVED_SHARE = Fraction(1, 20)
-# And the share of all mixed rules together.
+# The share of all mixed rules with fixed caps together.
 MIXED_SHARE = Fraction(1, 40)
 CAPS = 8
 """The caps of mixed rules: 1/8, 2/8, ..., 7/8 of epsilon for pure releases."""
+# And the share of the rule whose cap is what pure releases spend before all others.
+COMMITTED_SHARE = Fraction(9, 40)
 
 
 @dataclass(frozen=True)
@@ -282,29 +308,44 @@ class Filter(ABC):
     def rules(self) -> tuple[Rule, ...]:
         """The rules. Each is sound by itself, so the session is within its budget while any of them holds."""
 
+    def rules_at(self, totals: PrivacyLoss) -> tuple[Rule, ...]:
+        """The rules that count such totals."""
+        return self.rules
+
     def admits(self, totals: PrivacyLoss) -> bool:
-        return any(totals <= rule.limit for rule in self.rules)
+        return any(totals <= rule.limit for rule in self.rules_at(totals))
 
     def spent(self, totals: PrivacyLoss) -> Cost:
-        """The (epsilon, delta) that is spent, by the best rule, rounded up."""
-        epsilon, delta = self._spent(totals)
-        return Cost(epsilon, rounded_up(delta))
+        """The smallest budget whose filter admits the totals. docs/proofs/composition.md, "What was spent".
+
+        Where epsilons simply add up to the least, deltas add up too. Otherwise it has the session's whole delta.
+        """
+        sums, along = self._least(totals)
+        if sums <= along or totals.delta > self.reserved_delta:
+            return Cost(sums, rounded_up(totals.delta))
+        most = rounded_up(self.epsilon) if self.admits(totals) else math.inf
+        return Cost(min(along, most), rounded_up(self.delta))
+
+    def _least(self, totals: PrivacyLoss) -> tuple[float, float]:
+        """The least epsilon by a plain sum, and along a curve."""
+        if not any(totals.amounts):
+            return 0.0, 0.0
+        rules = self.rules_at(totals)
+        return min((rule.spent(totals) for rule in rules if isinstance(rule, PureSum)), default=math.inf), min(
+            (rule.spent(totals) for rule in rules if not isinstance(rule, PureSum)), default=math.inf
+        )
 
     def remaining(self, totals: PrivacyLoss) -> Cost:
-        """The largest epsilon of one more query, and the unspent delta, rounded down."""
-        _, delta = self._spent(totals)
-        epsilon = max(rule.remaining(totals) for rule in self.rules)
-        return Cost(epsilon, max(0.0, rounded_down(self.delta - delta)))
-
-    def _spent(self, totals: PrivacyLoss) -> tuple[float, Amount]:
-        epsilon, curve_delta = min((rule.spent(totals), rule.curve_delta) for rule in self.rules)
-        if self.admits(totals):
-            epsilon = min(epsilon, rounded_up(self.epsilon))
-        return epsilon, totals.delta + (curve_delta if epsilon > 0 else 0)
+        """The largest epsilon of one more query, and the delta that queries may still add, rounded down."""
+        epsilon = max(rule.remaining(totals) for rule in self.rules_at(totals))
+        sums, along = self._least(totals)
+        delta = (self.delta if sums <= along else self.reserved_delta) - totals.delta
+        return Cost(epsilon, max(0.0, rounded_down(delta)))
 
     def affords(self, totals: PrivacyLoss, event: Event) -> int:
         """The number of further such events that fit; `sys.maxsize` if the event is free."""
-        return max(_copies(totals, privacy_loss(event), rule.limit) for rule in self.rules)
+        loss = privacy_loss(event)
+        return max(_copies(totals, loss, rule.limit) for rule in self.rules_at(totals + loss))
 
     def queries_at(self, epsilon: Fraction, delta: Fraction) -> tuple[Event, ...]:
         """The releases that a query with this nominal cost may consist of, one for each rule.
@@ -385,17 +426,18 @@ class Auto(Gdp):
 
 
 class Mixed(Gdp):
-    """The two of `auto`, or a part of epsilon for pure releases and the rest for others, at one of a few fixed caps.
+    """The two of `auto`, or a part of epsilon for pure releases and the rest for others.
 
-    Which cap holds at the end is not known in advance, so each has a part of the delta. Gaussian noise alone is asked
-    for most often, so most of the delta is its.
+    What pure releases spend before the others is a cap that costs nothing to choose. Later ones have a few fixed caps,
+    and which of those holds at the end is not known in advance, so each has a part of the delta. Gaussian noise alone
+    is asked for most often, so most of the delta is its.
     """
 
     name = "mixed"
 
     @property
     def curve_delta(self) -> Fraction:
-        return super().curve_delta - self.delta * MIXED_SHARE
+        return super().curve_delta - self.delta * (MIXED_SHARE + COMMITTED_SHARE)
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
@@ -408,6 +450,14 @@ class Mixed(Gdp):
             for part in range(1, CAPS)
         )
         return (pure, *self._gaussian_rules, *mixed)
+
+    def rules_at(self, totals: PrivacyLoss) -> tuple[Rule, ...]:
+        """Before the first release that is not pure, its cap is what the pure ones have spent."""
+        cap = (totals.committed if totals.rest else totals.pure) + SPARE * self.epsilon
+        if not self.delta or cap > self.epsilon:
+            return self.rules
+        share = self.delta * COMMITTED_SHARE
+        return *self.rules, CommittedSum(self.epsilon, Fraction(cap), share, self.reserved_delta, self.curve_delta)
 
 
 FILTERS = {kind.name: kind for kind in (Mixed, Auto, Basic, Zcdp, Gdp)}

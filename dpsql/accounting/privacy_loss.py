@@ -7,6 +7,7 @@
     pure, rest   epsilon of pure releases, and mu_squared of all others, for mixed rules
     smoothed     mu_squared if `headroom` remains unspent: a small pure release then costs less
     headroom     the largest headroom that any release needs; it is reserved, not spent, so it does not add up
+    committed    pure when the first other release was charged, with all that was charged with it; 0 before
 
 An (epsilon, delta)-DP release fails with probability delta and is epsilon-DP otherwise, so it costs what the pure
 release costs, plus delta. See docs/proofs/composition.md.
@@ -66,6 +67,7 @@ class PrivacyLoss:
     rest: Amount = ZERO
     smoothed: Amount = ZERO
     headroom: Amount = ZERO
+    committed: Amount = ZERO
 
     @property
     def amounts(self) -> tuple[Amount, ...]:
@@ -73,16 +75,19 @@ class PrivacyLoss:
         return self.epsilon, self.rho, self.mu_squared, self.delta, self.pure, self.rest, self.smoothed
 
     def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
+        """The loss of these releases and of others that were charged after them."""
         pairs = zip(self.amounts, other.amounts, strict=True)
         # Most amounts are zero, and fractions are slow to add.
         added = PrivacyLoss(*(shortened(mine + its if mine and its else mine or its) for mine, its in pairs))
-        return replace(added, headroom=max(self.headroom, other.headroom))
+        later = shortened(self.pure + other.committed) if other.rest else ZERO
+        committed = self.committed if self.rest else later
+        return replace(added, headroom=max(self.headroom, other.headroom), committed=committed)
 
     def less(self, refund: PrivacyLoss) -> PrivacyLoss:
         """The loss minus a refund. An infinite amount stays infinite: a rule that cannot count it cannot refund it."""
         pairs = zip(self.amounts, refund.amounts, strict=True)
         left = PrivacyLoss(*(mine if math.inf in (mine, its) else shortened(mine - its) for mine, its in pairs))
-        return replace(left, headroom=self.headroom)
+        return replace(left, headroom=self.headroom, committed=self.committed)
 
     def __le__(self, limit: PrivacyLoss) -> bool:
         mine = self._compared
@@ -181,7 +186,12 @@ def _(event: ApproximateRelease) -> PrivacyLoss:
 
 @_found.register
 def _(event: Composed) -> PrivacyLoss:
-    return reduce(add, map(_found, event.events), PrivacyLoss())
+    return _at_once(reduce(add, map(_found, event.events), PrivacyLoss()))
+
+
+def _at_once(loss: PrivacyLoss) -> PrivacyLoss:
+    """Of releases that are charged together all pure ones are known when the first other one is made."""
+    return replace(loss, committed=loss.pure if loss.rest else ZERO)
 
 
 @_found.register
@@ -189,14 +199,15 @@ def _(event: Repeated) -> PrivacyLoss:
     if not event.times:
         return PrivacyLoss()
     once = _found(Composed(event.events))
-    return replace(PrivacyLoss(*(event.times * amount for amount in once.amounts)), headroom=once.headroom)
+    times = PrivacyLoss(*(event.times * amount for amount in once.amounts))
+    return _at_once(replace(times, headroom=once.headroom))
 
 
 @_found.register
 def _(event: Parallel) -> PrivacyLoss:
     parts = [_found(part) for part in event.events]
     largest = PrivacyLoss(*map(max, zip(*(part.amounts for part in parts), strict=True)))
-    return replace(largest, headroom=max((part.headroom for part in parts), default=ZERO))
+    return _at_once(replace(largest, headroom=max((part.headroom for part in parts), default=ZERO)))
 
 
 @_found.register

@@ -19,7 +19,7 @@ from dpsql.mechanisms.noise import Noise
 from dpsql.sampling import rounded_gaussian
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -104,12 +104,9 @@ class GaussianMechanism(AdditiveMechanism):
             ]
             return calibrations, ApproximateRelease(epsilon, delta)
         mu_squared = _mu_squared(allowance)
-        alone = {share.part: Gaussian(_multiplier(mu_squared * share.part)) for share in shares}
-        calibrations = [_calibration(share, alone[share.part], allowance.epsilon) for share in shares]
-        joint = (share.part for share in joint_shares(shares))
-        return calibrations, Composed(
-            tuple(alone.get(part) or Gaussian(_multiplier(mu_squared * part)) for part in joint)
-        )
+        joint = {part: _multiplier(mu_squared * part) for part in {share.part for share in joint_shares(shares)}}
+        calibrations = [_calibration(share, shares, joint, allowance.epsilon) for share in shares]
+        return calibrations, Composed(tuple(Gaussian(joint[share.part]) for share in joint_shares(shares)))
 
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         """Precision is mu; basic composition knows nothing better than the mu itself."""
@@ -123,7 +120,17 @@ class GaussianMechanism(AdditiveMechanism):
         return limit.mu_budget / Fraction(sqrt(sum(weight**2 for weight in weights))) * SHY
 
 
-def _calibration(share: Share, alone: Gaussian, epsilon: Fraction) -> Calibration:
+def _calibration(
+    share: Share, shares: Sequence[Share], joint: Mapping[Fraction, Fraction], epsilon: Fraction
+) -> Calibration:
+    """`joint` has the noise multiplier of what is charged together, by its part of the allowance."""
+    together = (
+        joint_part([one for one in shares if one.place and one.place[0] == share.place[0]])
+        if share.place
+        else share.part
+    )
+    # Rounded up from the multiplier that is charged, so that the cases of a bundle never lose more than that.
+    alone = Gaussian(_multiplier(share.part / together / joint[together] ** 2))
     return Calibration(_noise(share, alone.noise_multiplier), alone, epsilon * _less_without(share.part))
 
 

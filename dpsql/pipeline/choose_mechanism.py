@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dpsql.accounting.budget import Budget
-    from dpsql.accounting.filters import Currency, Filter
+    from dpsql.accounting.filters import Currency, Filter, Rule
     from dpsql.aggregates.measure import Statistic
     from dpsql.aggregates.release import Bounded
     from dpsql.intervals import NoisyColumns
@@ -229,17 +229,19 @@ class SessionShare(NamedTuple):
 
 def share_of(cost: PrivacyLoss, budget: Budget) -> SessionShare:
     """The share that a cost takes of a session's budget, given what is spent."""
-    after, parts = budget.tally.totals + cost, _parts(cost, budget.filter)
-    alive = [part for part, rule in zip(parts, budget.filter.rules, strict=True) if after <= rule.limit]
+    after = budget.tally.totals + cost
+    rules = budget.filter.rules_at(after)
+    parts = _parts(cost, rules)
+    alive = [part for part, rule in zip(parts, rules, strict=True) if after <= rule.limit]
     return SessionShare(min(alive or parts), bool(alive))
 
 
 @lru_cache(maxsize=1024)
-def _parts(cost: PrivacyLoss, filter_: Filter) -> tuple[float, ...]:
-    """The share by each rule of the filter."""
+def _parts(cost: PrivacyLoss, rules: tuple[Rule, ...]) -> tuple[float, ...]:
+    """The share by each rule."""
     return tuple(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
-        for rule in filter_.rules
+        for rule in rules
     )
 
 

@@ -1,6 +1,7 @@
 """docs/proofs/composition.md, executed: fixed batches against dp-accounting, adaptive ones against the exact answer."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -15,7 +16,7 @@ from scipy.special import expit, log_ndtr, ndtr
 from dpsql.accounting.curves import delta_at, mu_for
 from dpsql.accounting.events import ApproximateRelease, Composed, Exponential, Gaussian, Laplace, PureRelease
 from dpsql.accounting.exact import root_up
-from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp, Mixed, MixedSum, Zcdp
+from dpsql.accounting.filters import COMMITTED_SHARE, FILTERS, Auto, Basic, CommittedSum, Gdp, Mixed, MixedSum, Zcdp
 from dpsql.accounting.ledger.journal import RunningTotals
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 
@@ -199,9 +200,10 @@ STEP, FARTHEST = 0.05, 200
 """Privacy losses in steps, those of Gaussian noise rounded down: an attack on a bit less than there is."""
 
 
-def best_attack(admits, menu, epsilon):
+def best_attack(admits, menu, epsilon, *, ordered=True):
     """The largest P(S) - e^epsilon Q(S) of all strategies that ask what is on the menu as long as it is admitted, each
-    question chosen by all answers before: by the loss so far, which is all that a best strategy looks at."""
+    question chosen by all answers before: by the loss so far, which is all that a best strategy looks at. Whether the
+    order counts in what is admitted makes the states more, and far more work."""
     places = np.arange(-FARTHEST, FARTHEST + 1)
     stopping = np.maximum(0.0, 1 - np.exp(epsilon - places * STEP))
 
@@ -209,8 +211,9 @@ def best_attack(admits, menu, epsilon):
     def value(spent):
         best = stopping
         for event in menu:
-            if admits(spent + privacy_loss(event)):
-                after = value(spent + privacy_loss(event))
+            total = spent + privacy_loss(event)
+            if admits(total):
+                after = value(total if ordered else replace(total, committed=Fraction(0)))
                 moved = (
                     chance * (after[np.clip(places + move, -FARTHEST, FARTHEST) + FARTHEST] if move is not None else 1)
                     for move, chance in losses(event).items()
@@ -250,20 +253,66 @@ def menus(a_filter):
     leak = ApproximateRelease(Fraction(0), a_filter.reserved_delta)
     yield [PureRelease(epsilon / 4), third, leak]
     yield [PureRelease(epsilon / 4), whole, *mixed[3:4], leak]
-    yield [PureRelease(Fraction(1, 20)), third, leak]
-    yield [Exponential(Fraction(3, 20)), third, leak]
+    # Mixed sums also know what was asked first, so that there are far more of them.
+    small = Fraction(1, 8 if mixed else 20)
+    yield [PureRelease(small), third, leak]
+    yield [Exponential(Fraction(1, 4) if mixed else Fraction(3, 20)), third, leak]
 
 
 @pytest.mark.parametrize("name", ["mixed", "auto", "gdp"])
 def test_no_strategy_breaks_the_promise(name):
     a_filter = FILTERS[name](Fraction(1), Fraction(1, 50))
-    found = [best_attack(a_filter.admits, menu, 1.0) for menu in menus(a_filter)]
+    ordered = name == "mixed"
+    found = [best_attack(a_filter.admits, menu, 1.0, ordered=ordered) for menu in menus(a_filter)]
     assert max(found) <= a_filter.delta
-    assert max(found) > a_filter.delta * 0.8, "the attack comes close"
+    # Of mixed sums the one attack ends under one rule, which has 7/10 of the delta.
+    assert max(found) > a_filter.delta * (0.65 if name == "mixed" else 0.8), "the attack comes close"
+
+
+def test_what_is_shown_within_one_is_what_a_session_of_one_admits():
+    """So whoever stops by what is shown keeps the promise too, by the test above."""
+    session, own = (FILTERS["mixed"](Fraction(epsilon), Fraction(1, 50)) for epsilon in (3, 1))
+    first, second, _, *_ = menus(own)
+    answers = set()
+    for events in product((*first, second[1], None), repeat=3):
+        totals = privacy_loss(Composed(()))
+        for event in filter(None, events):
+            totals += privacy_loss(event)
+        if not session.admits(totals):
+            continue
+        answers.add(own.admits(totals))
+        assert own.admits(totals) == (session.spent(totals).epsilon <= 1 + 1e-11)
+    assert answers == {True, False}
+
+
+@pytest.mark.parametrize("pure", [Fraction(1, 10), Fraction(1, 4), Fraction(1, 2)])
+def test_a_cap_that_is_fixed_before_the_first_gaussian_costs_nothing(pure):
+    """One rule, one delta, and the analyst chooses by the answers how much to spend on pure releases first."""
+    delta = Fraction(1, 50)
+
+    def admits(totals):
+        cap = totals.committed if totals.rest else totals.pure
+        rule = CommittedSum(Fraction(1), min(cap, Fraction(1)), delta, Fraction(0), delta)
+        return totals <= rule.limit
+
+    menu = [PureRelease(pure), *(Gaussian(Fraction(root_up(1 / mu_for(1 - k * pure, delta) ** 2))) for k in (0, 1, 2))]
+    assert 0.9 * delta < best_attack(admits, menu, 1.0) <= delta
+
+
+def test_what_basic_or_a_curve_admits_is_not_private_at_the_same_delta():
+    """So mixed cannot contain basic for nothing: half of the answers end under one rule, and half under the other."""
+    delta = Fraction(1, 50)
+    mu = mu_for(Fraction(1), delta)
+
+    def either(totals):
+        return Basic(Fraction(1), delta).admits(totals) or (totals.mu_squared <= mu**2 and not totals.delta)
+
+    menu = [PureRelease(Fraction(1, 10)), Gaussian(Fraction(5, 4) / mu), ApproximateRelease(Fraction(0), delta)]
+    assert best_attack(either, menu, 1.0) > 1.15 * delta
 
 
 def test_a_filter_that_lets_more_pass_is_broken():
-    a_filter, wider = (FILTERS["mixed"](Fraction(epsilon, 4), Fraction(1, 50)) for epsilon in (4, 5))
+    a_filter, wider = (FILTERS["mixed"](Fraction(epsilon, 4), Fraction(1, 50)) for epsilon in (4, 6))
     assert max(best_attack(wider.admits, menu, 1.0) for menu in menus(a_filter)) > 1.4 * a_filter.delta
 
 
@@ -299,7 +348,8 @@ def test_a_price_below_the_variance_would_break_the_promise(monkeypatch, request
     request.addfinalizer(privacy_loss.cache_clear)
     a_filter = FILTERS["gdp"](Fraction(1), Fraction(1, 50))
     leak = ApproximateRelease(Fraction(0), a_filter.reserved_delta)
-    assert best_attack(a_filter.admits, [PureRelease(Fraction(1, 20)), leak], 1.0) > 1.2 * a_filter.delta
+    menu = [PureRelease(Fraction(1, 20)), leak]
+    assert best_attack(a_filter.admits, menu, 1.0, ordered=False) > 1.2 * a_filter.delta
 
 
 def chord_above(z, excess):
@@ -342,6 +392,74 @@ def test_one_kind_of_noise_after_the_other_leaves_what_is_left():
     )
     assert kept.epsilon >= 1.75
     assert lost.epsilon < 2.3  # mu counts a pure release as far more than it is
+
+
+@pytest.mark.parametrize("pure", ["1/100", "3/10", "1/2", "9/10"])
+@pytest.mark.parametrize("queries", [1, 3])
+def test_mixed_admits_what_basic_admits_of_ninety_nine_hundredths_at_its_share_of_delta(pure, queries):
+    """Laplace first; then Gaussians, each calibrated and counted by basic composition at its own (epsilon, delta)."""
+    session, share = Mixed(Fraction(1), DELTA), DELTA * COMMITTED_SHARE
+    part = (Fraction(99, 100) - Fraction(pure)) / queries
+    gaussians = Composed((Gaussian(1 / mu_for(part, share * part)),) * queries)
+    assert session.admits(privacy_loss(PureRelease(Fraction(pure))) + privacy_loss(gaussians))
+
+
+@pytest.mark.parametrize("order", ["pure first", "gaussian first"])
+def test_mixed_admits_in_any_order_what_basic_admits_of_seven_eighths(order):
+    session, each = Mixed(Fraction(1), DELTA), DELTA / 280
+    for k in range(1, 14):
+        pure = Fraction(k, 16)
+        left = Fraction(7, 8) - pure
+        losses_ = [privacy_loss(PureRelease(pure))] + [privacy_loss(Gaussian(1 / mu_for(left, each)))] * (left > 0)
+        first, *then = losses_ if order == "pure first" else losses_[::-1]
+        assert session.admits(sum(then, first)), pure
+
+
+def test_after_gaussian_noise_a_stopped_question_can_still_pay():
+    session, laplace = Mixed(Fraction(1), DELTA), privacy_loss(PureRelease(Fraction(1, 2)))
+    gaussian = Gaussian(1 / mu_for(Fraction(49, 100), DELTA * COMMITTED_SHARE))
+    assert session.affords(laplace + privacy_loss(gaussian), PureRelease(Fraction(1, 10_000))) == 100
+
+
+# -- what was spent ---------------------------------------------------------------------------------------------------
+
+LAPLACE, CURVE = PureRelease(Fraction(1, 2)), Gaussian(1 / mu_for(Fraction(1, 2), DELTA / 2))
+SPENT = {
+    "laplace": [LAPLACE],
+    "laplace, gaussian": [LAPLACE, CURVE],
+    "gaussian, laplace": [CURVE, LAPLACE],
+    "laplace between gaussians": [CURVE, LAPLACE, CURVE],
+    "many": [PureRelease(Fraction(1, 100)), CURVE] * 3,
+    "choices": [Exponential(Fraction(1, 10))] * 20,
+    "groups": [LAPLACE, ApproximateRelease(Fraction(0), DELTA / 50)],
+    "groups and gaussian": [CURVE, ApproximateRelease(Fraction(0), DELTA / 50)],
+}
+
+
+@pytest.mark.parametrize("events", SPENT.values(), ids=SPENT)
+@pytest.mark.parametrize("name", FILTERS)
+def test_what_was_spent_is_the_least_budget_that_admits_it(name, events):
+    """A session with exactly that budget admits every charge, and one with a hair less refuses the last."""
+    if name == "basic":
+        events = [event for event in events if event is not CURVE]
+    session, totals, before = FILTERS[name](Fraction(30), DELTA), PrivacyLoss(), 0.0
+    for event in events:
+        totals = totals + privacy_loss(event)
+        spent = session.spent(totals)
+        assert spent.epsilon >= before, "never less than before"
+        before = spent.epsilon
+        own = FILTERS[name] if spent.delta == float(DELTA) else Basic
+        epsilon, delta = Fraction(repr(spent.epsilon)), Fraction(repr(spent.delta))
+        assert own(epsilon, delta).admits(totals)
+        assert not epsilon or not FILTERS[name](epsilon * (1 - Fraction(1, 10**9)), DELTA).admits(totals)
+
+
+def test_what_was_spent_has_all_the_deltas():
+    """It used to be the least over the rules, each at its own delta: 1.139 at 3.6e-9 where mixed refuses that."""
+    session = Mixed(Fraction(3), DELTA)
+    spent = session.spent(privacy_loss(LAPLACE) + privacy_loss(Gaussian(1 / mu_for(Fraction(1, 2), DELTA))))
+    assert spent == (pytest.approx(1.0510, abs=2e-3), float(DELTA))
+    assert session.spent(privacy_loss(LAPLACE)) == (0.5, 0)
 
 
 def test_old_accounts_go_on_without_mixed_rules():

@@ -146,6 +146,19 @@ def test_a_dose_costs_no_more_than_it_is_allowed(name: str, counted: str) -> Non
     assert sixth.noise(5).std > third.noise(5).std > half.noise(5).std > half.noise(1).std > half.noise(0).std == 0
 
 
+@pytest.mark.parametrize("parts", [(1, 2, 3), (1, 1, 1), (7, 11, 13), (1, 5, 90), (3, 3, 5)])
+def test_a_bundle_is_charged_all_that_a_case_of_it_loses(parts: tuple[int, ...]) -> None:
+    """Two measures of one case and one of another; each has its own rounding, and the charge has another."""
+    session = filter_named("gdp", Fraction(1), Fraction(1, 10**6))
+    for whole in (sum(parts), 3 * sum(parts), 7 * sum(parts)):
+        places = (((0, 0), 0), ((0, 0), 0), ((0, 0), 1))
+        shares = [Share(2, Fraction(part, whole), place) for part, place in zip(parts, places, strict=True)]
+        allowed = Allowance(Fraction(1), session.curve_delta, session)
+        calibrations, event = ADDITIVE["gaussian"].calibrate(allowed, shares)
+        one, other, alone = (privacy_loss(found.alone).mu_squared for found in calibrations)
+        assert max(one + other, alone) <= privacy_loss(event).mu_squared
+
+
 # -- one more ----------------------------------------------------------------------------------------------------------
 
 
