@@ -74,7 +74,7 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
             yield _scaled(release.groups) if scaled else _at_most(release.groups, "group") + few
     for argument, ends in release.presumed:
         what, (low, high) = format_clipped(argument), map(format_value, range_of(ends))
-        instead = f"write LEAST({what}, ...) for another bound"
+        instead = "name contribution_bounds_per_row for other bounds"
         yield f"{what} is clamped to [{low}, {high}], from max_rows_per_group; {instead}"
     if calibrated.threshold is not None:
         # Totals by ROLLUP are measured, and of everybody.
