@@ -32,7 +32,7 @@ from dpsql.expressions.casts import GRID_BITS, LARGEST_BITS, cast_to, quantum_fo
 from dpsql.expressions.format import format_expression
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.tree import Call, Column, Expression, Known, Literal, columns_of
-from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
+from dpsql.schema.types import WIDEST_DECIMAL, Boolean, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,21 +189,23 @@ def unbounded(call: AggregateCall, value: Expression, known: Known) -> Unbounded
     AVG(LN(cost))                                  ->  AVG needs a bounded value, and LN(cost) has no bounds
     """
     place = call.at if value.at is None else value.at
-    lacking = {column.name: column for column in columns_of(value) if _lacks_bounds(column, known)}
+    parts = [part for part in call.arguments if not _is_finite(kept_properties(part, known))] or [value]
+    read = (column for part in parts for column in columns_of(part))
+    lacking = {column.name: column for column in read if _lacks_bounds(column, known)}
     bounded = dict(known) | {name: _sample(column, kept_properties(column, known)) for name, column in lacking.items()}
     if not lacking or not _is_finite(kept_properties(value, bounded)):
         return UnboundedColumn(
             f"{call.said} needs a bounded value, but {format_expression(value)} has no bounds",
             at=place,
-            hint=f"write  {_clamped_text(value)}  instead, with bounds of your own",
+            hint=f"write  {_clamped_text(call, parts[0])}  with bounds of your own",
             columns=tuple(lacking),
         )
     first = next(iter(lacking.values()))
     return UnboundedColumn(
         f"{call.said} needs bounds on {' and '.join(map(_quoted, lacking))}",
         at=place,
-        hint=f"write  {_clamped_text(first)}  with bounds of your own; or the owner declares  "
-        f"bounds: [{', '.join(map(str, _ends(first)))}]",
+        hint=f"write  {_clamped_text(call, parts[0] if len(call.arguments) == 1 else first)}  with bounds of your own; "
+        f"or the owner declares  bounds: [{', '.join(map(str, _ends(first)))}]",
         columns=tuple(lacking),
     )
 
@@ -224,10 +226,19 @@ def _sample(column: Column, properties: Properties) -> Properties:
     return replace(properties, low=low, high=high)
 
 
-def _clamped_text(value: Expression) -> str:
-    """The value with an explicit clamp, as a hint to the analyst."""
+def _clamped_text(call: AggregateCall, value: Expression) -> str:
+    """The aggregate with bounds, as a hint to the analyst; or the value, where the aggregate takes no bounds.
+
+    LEAST and GREATEST alone would turn NULL into a bound.
+    """
+    text = format_expression(value)
+    if value in call.arguments and len(call.arguments) == 1 and not isinstance(value.type, Date | Timestamp):
+        fraction = "" if call.fraction is None or call.said == "MEDIAN" else f", {float(call.fraction):g}"
+        return (
+            f"{call.said}({'DISTINCT ' * call.distinct}{text}{fraction}, contribution_bounds_per_row => {_ends(value)})"
+        )
     low, high = (f"DATE '{end}'" if isinstance(end, date) else end for end in _ends(value))
-    return f"LEAST(GREATEST({format_expression(value)}, {low}), {high})"
+    return f"CASE WHEN {text} IS NOT NULL THEN LEAST(GREATEST({text}, {low}), {high}) END"
 
 
 def _ends(value: Expression) -> tuple[date, date] | tuple[int, int]:
@@ -345,6 +356,17 @@ def _in_fixed_point(call: AggregateCall, quantum: Fraction) -> tuple[int, int] |
     return first, last
 
 
+def _as_number(value: Expression) -> str:
+    """What to write instead of a value that is no number."""
+    text = format_expression(value)
+    match value.type:
+        case Boolean():
+            return f"write  CAST({text} AS INTEGER)  in its place"
+        case Date() | Timestamp():
+            return f"write  EPOCH({text})  in its place: seconds since 1970"
+    return f"write  CAST({text} AS DOUBLE)  in its place, or count rows: COUNT(*)"
+
+
 def finite_range(
     call: AggregateCall, value: Expression, properties: Properties, known: Known
 ) -> tuple[Fraction, Fraction]:
@@ -352,7 +374,9 @@ def finite_range(
         raise ProgrammingError(
             f"{call.said} takes a number, not {properties.type.name}",
             at=call.at,
-            hint=f"to count rows, write COUNT instead of {call.said}",
+            hint=_as_number(
+                next((part for part in call.arguments if not isinstance(part.type, Integer | Double | Decimal)), value)
+            ),
         )
     if properties.values == ():  # the WHERE leaves no value
         return Fraction(0), Fraction(0)

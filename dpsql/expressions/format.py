@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 """So many of a list are shown."""
+PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+RESERVED = """
+ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC BOTH CASE CAST CHECK COLLATE COLUMN CONSTRAINT CREATE DEFAULT DESC DESCRIBE
+DISTINCT DO ELSE END EXCEPT FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INTERSECT INTO LATERAL LEADING LIMIT NOT NULL
+OFFSET ON ONLY OR ORDER PIVOT PRIMARY QUALIFY REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE TABLE THEN TO TRAILING
+TRUE UNION UNIQUE UNPIVOT USING VARIADIC WHEN WHERE WINDOW WITH
+"""
 QUOTE = "'"
 SYMBOLS = {"date + days": "+", "date + interval": "+", "date - date": "-"}
 BINDING = {
@@ -30,11 +38,21 @@ COMPARISON, CLOSED = 4, 6
 def format_expression(expression: Expression) -> str:
     match expression:
         case Column(name) | AdaptiveConstant(name):
-            return name
+            return format_name(name)
         case Literal(value):
             return format_value(value)
         case Call(function, arguments):
             return _call(function.name, arguments, expression)
+
+
+def format_name(name: str) -> str:
+    """A name as SQL reads it.
+
+    >>> format_name("amount"), format_name("visit id"), format_name("Order")
+    ('amount', '"visit id"', '"Order"')
+    """
+    is_plain = PLAIN.fullmatch(name) and name.upper() not in RESERVED.split()
+    return name if is_plain else '"' + name.replace('"', '""') + '"'
 
 
 def _call(name: str, arguments: tuple[Expression, ...], call: Call) -> str:

@@ -515,6 +515,8 @@ class Lowering:
     resolve: Callable[[exp.Column], Expression]
     subquery: Callable[[exp.Expr], Expression] | None = None
     """Knows what a subquery that stands for a value means, where there can be one."""
+    columns: tuple[str, ...] = ()
+    """The names of the columns that there are, for messages."""
 
     def lower(self, node: exp.Expr) -> Expression:
         special = SPECIAL.get(type(node))
@@ -557,7 +559,7 @@ class Lowering:
         return place_of(node, self.source)
 
     def refuse(self, node: exp.Expr) -> Unsupported:
-        return refusal(node, self.place(node))
+        return refusal(node, self.place(node), self.columns)
 
 
 def _check_tried(call: Call) -> None:

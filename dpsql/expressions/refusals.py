@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import Unsupported
-from dpsql.expressions.format import format_expression
+from dpsql.expressions.format import format_expression, format_name
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Literal, compared_type, type_properties
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dpsql.errors import Place
     from dpsql.expressions.tree import Expression
@@ -81,9 +81,12 @@ AGGREGATES = {
     ),
     "APPROX_PERCENTILE PERCENTILE PERCENTILE_APPROX RESERVOIR_QUANTILE": "QUANTILE_CONT(x, 0.9)",
     "APPROX_DISTINCT HLL_COUNT HLL NDV UNIQ COUNT_DISTINCT": "COUNT(DISTINCT x)",
-    "ARG_MAX ARG_MIN MAX_BY MIN_BY": "SELECT x, MAX(y) AS most FROM t GROUP BY x ORDER BY most DESC LIMIT 1",
-    "PRODUCT": "EXP(SUM(LN(x)))",
-    "ENTROPY": "SELECT x, COUNT(*) FROM t GROUP BY xand compute it from the counts",
+    "ARG_MAX ARG_MIN MAX_BY MIN_BY": (
+        "SELECT x, MAX(y) AS most FROM t GROUP BY x ORDER BY most DESC LIMIT 1; of each person "
+        "FIRST_VALUE(x) OVER (PARTITION BY person ORDER BY y)"
+    ),
+    "PRODUCT": "EXP(SUM(LN(x), contribution_bounds_per_row => (-10, 10)))",
+    "ENTROPY": "SELECT x, COUNT(*) FROM t GROUP BY x; it follows from the counts",
     "FIRST FIRST_VALUE LAST LAST_VALUE ARBITRARY ANY_VALUE": (
         "MIN(x), MAX(x) or MODE(x): one person's value cannot be shown"
     ),
@@ -109,7 +112,7 @@ OTHERS = re.compile(r"(?<!')\b(a|b|t|year|condition)\b(?!')")
 
 
 def written_instead(name: str, call: exp.Expr) -> str:
-    """What is written here, about the column that the call is about, where there is just one.
+    """What is written here, about the argument or the column that the call is about, where there is just one.
 
     >>> from sqlglot import parse_one
     >>> written_instead("DATE_FORMAT", parse_one("FOO(visited, 'x')"))
@@ -118,6 +121,9 @@ def written_instead(name: str, call: exp.Expr) -> str:
     from sqlglot import exp
 
     columns = {column.sql() for column in call.find_all(exp.Column)}
+    arguments = list(call.iter_expressions())
+    if len(arguments) == 1 and columns:
+        columns = {arguments[0].sql(dialect="duckdb")}
     if len(columns) != 1 or OTHERS.search(INSTEAD[name]):
         return INSTEAD[name]
     return EXAMPLES.sub(lambda _: min(columns), INSTEAD[name])
@@ -249,8 +255,13 @@ VOLATILE = {
 REASONS = {name: reason for reason, names in VOLATILE.items() for name in names.split()}
 
 
-def refusal(node: exp.Expr, place: Place | None) -> Unsupported:
+def refusal(node: exp.Expr, place: Place | None, columns: Iterable[str] = ()) -> Unsupported:
     name = spoken_name(node, place)
+    unquoted = [column for column in columns if column.upper().replace(" ", "").startswith(f"{name}(")]
+    if isinstance(node, exp.Anonymous) and unquoted:
+        return Unsupported(
+            f"there is no {name}", at=place, hint=f"the column is written in quotes: {format_name(unquoted[0])}"
+        )
     if name in REASONS:
         reason, hint = REASONS[name]
         return Unsupported(f"{name} cannot be used below an aggregate: {reason}", at=place, hint=hint)

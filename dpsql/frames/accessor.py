@@ -496,8 +496,8 @@ class PrivateFrame(Vocabulary):
         if self._note is None:
             raise InterfaceError(
                 "this frame is not protected",
-                hint=f"first call {EXAMPLE}; a frame made from a protected one takes over its account with "
-                "dp.protect_like(that_one)",
+                hint="a frame made from a protected one, by merge or concat, takes over its account: "
+                f"df.dp.protect_like(that_one); a new one has its own: {EXAMPLE}",
             )
         return find(self._note, self._labels(), self._empty)
 

@@ -106,7 +106,7 @@ def _may_bias(release: Release) -> Iterator[str]:
             yield _scaled(release.groups) if scaled else _at_most(release.groups, "group") + few
     for argument, ends in release.presumed:
         what, (low, high) = format_clipped(argument), map(format_value, range_of(ends))
-        instead = f"write LEAST({what}, ...) to choose another bound"
+        instead = "name contribution_bounds_per_row for other bounds"
         yield f"{what} is clamped to [{low}, {high}], from max_rows_per_group; {instead}"
 
 

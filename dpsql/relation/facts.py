@@ -157,7 +157,7 @@ def _power(asked: AggregateCall, properties: Properties) -> int:
     raise UnboundedColumn(
         f"{asked.name} within one person needs a bounded value, so that its sum is exact",
         at=asked.at,
-        hint="declare bounds on the column, or clamp it: LEAST(GREATEST(..., 0), 500)",
+        hint=f"declare bounds on the column, or write {asked.name}(x, contribution_bounds_per_row => (0, 500))",
     )
 
 

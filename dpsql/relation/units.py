@@ -180,6 +180,34 @@ def one_row_per_unit(relation: Relation) -> bool:
             return kind in OF_THE_LEFT and one_row_per_unit(left)
 
 
+def follows_from_unit(expression: Expression, relation: Relation) -> bool:
+    """Whether a unit has one value of it in the relation, if each table has the rows per unit that are declared."""
+    return all(_is_of_unit(name, relation) for name in names_read(expression))
+
+
+def _is_of_unit(name: str, relation: Relation) -> bool:
+    if one_row_per_unit(relation):
+        return _is_from(name, relation, _any_column)
+    match relation:
+        case Scan():
+            return relation.declared_unique and _is_from(name, relation, _any_column)
+        case Join(left, right, kind, _, by_unit_alone):
+            # A row that an outer join fills with NULL may belong to a unit that has others.
+            kept = {"INNER": (left, right), "LEFT": (left,), "RIGHT": (right,), "FULL": ()}[kind]
+            return any(_is_of_unit(name, side) for side in ((left, right) if by_unit_alone else kept))
+        case Project(source, columns):
+            return any(follows_from_unit(value, source) for column, value in columns if column == name)
+        case PerUnit(source, keys):
+            return any(follows_from_unit(key, source) for column, key in keys if column == name)
+        case Filter(source) | SemiJoin(source) | Distinct(source) | LightUnits(source) | Window(source):
+            return _is_of_unit(name, source)
+    return False
+
+
+def _any_column(scan: Scan, _: ScanColumn) -> bool:
+    return scan.unit is not None
+
+
 # -- asked units -------------------------------------------------------------------------------------------------------
 # Where rows of some units alone can pass, every table is read for those units alone.
 #

@@ -45,7 +45,6 @@ FORMATS = {
     "HH": "%I",
     "MI": "%M",
     "SS": "%S",
-    "US": "%f",
     "AM": "%p",
     "PM": "%p",
     "IYYY": "%G",
@@ -418,7 +417,9 @@ def _spelled_date(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
     def rule(text: exp.Expr, form: exp.Expr) -> exp.Expr:
         if not (isinstance(form, exp.Literal) and form.is_string):
             raise Unreadable("a date format must be a constant string", "write TO_DATE('31.01.2024', 'DD.MM.YYYY')")
-        return _to_date(kind(this=text, format=exp.Literal.string(format_of(form.name))))
+        written = form.name.removesuffix(".US")  # microseconds, which TO_CHAR does not write
+        codes = format_of(written) + ".%f" * (written != form.name)
+        return _to_date(kind(this=text, format=exp.Literal.string(codes)))
 
     return rule
 

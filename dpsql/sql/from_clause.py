@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, UnknownName, Unsupported, did_you_mean
+from dpsql.expressions.format import format_name
 from dpsql.expressions.lower import all_of
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
@@ -231,7 +232,7 @@ class Source:
         found = self.columns[_full_name(node)]
         if found is None:
             raise ProgrammingError(
-                f'"{node.name}" is a column of several tables', at=place, hint=f"write  table.{node.name}"
+                f'"{node.name}" is a column of several tables', at=place, hint=f"write  table.{format_name(node.name)}"
             )
         return Column(found.name, found.type, place)
 

@@ -22,6 +22,7 @@ from dpsql.expressions.properties import range_of
 from dpsql.expressions.tree import Column
 from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Filter, PerUnit
+from dpsql.relation.units import follows_from_unit
 from dpsql.sql.calls import aggregate_calls, per_unit_type
 from dpsql.sql.from_clause import Source
 from dpsql.sql.post_processing import PostProcessing
@@ -228,7 +229,7 @@ def _grouped(groups: Groups) -> PrivateRows:
         rows.relation,
         tuple(keys.items()),
         tuple((groups.answer_name(call), call) for call in groups.calls),
-        by_unit_alone=all(map(rows.is_of_unit_alone, groups.keys)),
+        by_unit_alone=all(rows.is_of_unit_alone(key) or follows_from_unit(key, rows.relation) for key in groups.keys),
     )
     told = {name: sense for name, key in keys.items() if (sense := rows.key_of(key)) is not None}
     present = frozenset(frozenset({name}) for name in told if rows.tells_unit(keys[name]))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
+from dpsql.expressions.format import format_name
 from dpsql.expressions.parser_tree import copied, nodes, nodes_of
 from dpsql.expressions.tree import Column
 from dpsql.schema.types import Boolean, Decimal, Double
@@ -145,10 +146,11 @@ class PostProcessing:
         function = node.find_ancestor(exp.Anonymous, exp.Query)
         if isinstance(function, exp.Anonymous) and not is_wrapper(function):
             raise self.scope.lowering.refuse(function)  # what is no function is said to be none, here too
+        name = format_name(node.name)
         raise ProgrammingError(
             f'"{node.name}" must be in GROUP BY or inside an aggregate',
             at=self.scope.resolver.place(node),
-            hint=f"add {node.name} to GROUP BY, or write COUNT({node.name}), SUM({node.name}), ...",
+            hint=f"add {name} to GROUP BY, or write COUNT({name}), SUM({name}), ...",
         )
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.format import format_name
 from dpsql.expressions.parser_tree import copied
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Distinct, Filter, Project, Relation, Window
@@ -41,15 +42,16 @@ def people_shown(query: exp.Expr, problem: str, schema: Schema) -> tuple[str, ex
     table = _only_table(select)
     if table is None:
         return problem, query, AGGREGATE_FIRST
-    declared = f"; DESCRIBE {table} lists its columns" if schema.table(table) is not None else ""
-    return problem, query, f"aggregate: SELECT COUNT(*) FROM {table}{declared}"
+    declared = f"; DESCRIBE {format_name(table)} lists its columns" if schema.table(table) is not None else ""
+    return problem, query, f"let it aggregate: SELECT COUNT(*) FROM {format_name(table)}{declared}"
 
 
 def _counted(select: exp.Expr) -> str:
     table, keys = _only_table(select), select.args["group"].expressions
     if table is None or len(keys) != 1 or not isinstance(keys[0], exp.Column):
         return "SELECT unit, COUNT(*) AS n FROM ... GROUP BY unit"
-    return f"SELECT {keys[0].name}, COUNT(*) AS n FROM {table} GROUP BY {keys[0].name}"
+    key = format_name(keys[0].name)
+    return f"SELECT {key}, COUNT(*) AS n FROM {format_name(table)} GROUP BY {key}"
 
 
 def _only_table(select: exp.Expr) -> str | None:

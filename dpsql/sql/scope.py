@@ -186,7 +186,7 @@ class Scope:
 
     @cached_property
     def lowering(self) -> Lowering:
-        return Lowering(self.resolver.text, self.resolve, self.subquery)
+        return Lowering(self.resolver.text, self.resolve, self.subquery, tuple(self.source.columns))
 
     def resolve(self, node: exp.Column) -> Expression:
         """A column of the rows or of the row outside, or else what an alias stands for, in which it has no meaning."""
