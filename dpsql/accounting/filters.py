@@ -307,7 +307,7 @@ class Filter(ABC):
         return max(_copies(totals, privacy_loss(event), rule.limit) for rule in self.rules)
 
     def queries_at(self, epsilon: Fraction, delta: Fraction) -> tuple[Event, ...]:
-        """The releases that a query with this nominal cost may consist of, one for each rule.
+        """The release that a query with this nominal cost can make under each rule.
 
         A delta of at least `curve_delta` is that of a Gaussian read at the curve; only what exceeds it adds up.
         """
@@ -385,10 +385,10 @@ class Auto(Gdp):
 
 
 class Mixed(Gdp):
-    """The two of `auto`, or a part of epsilon for pure releases and the rest for others, at one of a few fixed caps.
+    """The two rules of `auto`, or a fixed share of epsilon for pure releases and the rest for others.
 
-    Which cap holds at the end is not known in advance, so each has a part of the delta. Gaussian noise alone is asked
-    for most often, so most of the delta is its.
+    It is not known in advance which cap will hold, so each has a share of the delta. Most queries use only Gaussian
+    noise, so its rule has most of the delta.
     """
 
     name = "mixed"
