@@ -254,7 +254,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
 
 def split_explain(sql: str) -> tuple[bool, str]:
-    """Whether the text is EXPLAIN <query>, and the query; blanks keep its places as they are in the text.
+    """Whether the text is EXPLAIN <query>, and the query, padded with blanks to preserve positions.
 
     >>> split_explain("EXPLAIN SELECT 1")
     (True, '        SELECT 1')

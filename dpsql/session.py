@@ -193,7 +193,7 @@ class Session:
 def default_ledger(database: object) -> str:
     """A file database has its ledger next to it, so that reopening a notebook does not reset the budget.
 
-    Whatever name leads to the file, its ledger is found under the one that links and folders resolve to.
+    Whatever path is used for the file, its ledger is next to the resolved path.
     """
     if not kind_of(database).has_own_ledger:
         raise InterfaceError(

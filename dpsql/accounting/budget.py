@@ -53,7 +53,7 @@ def _not_on_record(after: int, count: int) -> Sequence[Entry]:
 
 @dataclass(frozen=True, repr=False)
 class Budget:
-    """The privacy budget of a session: total, spent, remaining. It is a snapshot; read `conn.budget` again for news.
+    """The privacy budget of a session: total, spent, remaining. A snapshot; read `conn.budget` again to update it.
 
     >>> _ = conn.execute("SELECT COUNT(*) FROM orders", epsilon=0.25)
     >>> conn.budget.spent.epsilon, conn.budget.remaining.epsilon, conn.budget.queries

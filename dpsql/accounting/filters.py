@@ -348,7 +348,7 @@ class Filter(ABC):
         return max(_copies(totals, loss, rule.limit) for rule in self.rules_at(totals + loss))
 
     def queries_at(self, epsilon: Fraction, delta: Fraction) -> tuple[Event, ...]:
-        """The releases that a query with this nominal cost may consist of, one for each rule.
+        """The release that a query with this nominal cost can make under each rule.
 
         A delta of at least `curve_delta` is that of a Gaussian read at the curve; only what exceeds it adds up.
         """
@@ -426,11 +426,11 @@ class Auto(Gdp):
 
 
 class Mixed(Gdp):
-    """The two of `auto`, or a part of epsilon for pure releases and the rest for others.
+    """The two rules of `auto`, or a share of epsilon for pure releases and the rest for others.
 
-    What pure releases spend before the others is a cap that costs nothing to choose. Later ones have a few fixed caps,
-    and which of those holds at the end is not known in advance, so each has a part of the delta. Gaussian noise alone
-    is asked for most often, so most of the delta is its.
+    Pure releases before the first other one set a cap that costs nothing to choose. For later ones there are a few fixed
+    caps; it is not known in advance which of them will hold, so each has a share of the delta. Most queries use only
+    Gaussian noise, so its rule has most of the delta.
     """
 
     name = "mixed"

@@ -313,7 +313,7 @@ def disjoint(
 
 
 def l2_clipped(measure: Measure, groups: int, all_groups: int, rows: int) -> ClippedInL2:
-    """The measure on a grid that is fine enough for parts of it. docs/proofs/l2_clipping.md."""
+    """The measure on a finer grid, so that scaled parts stay precise. docs/proofs/l2_clipping.md."""
     assert isinstance(measure, CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Recentred)
     return ClippedInL2(measure, groups, all_groups, _finer(measure, rows))
 

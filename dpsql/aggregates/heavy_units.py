@@ -186,10 +186,10 @@ def with_heavy_units(rows: Query, relation: Relation, few: int, links: Linked | 
 
 
 def _own(rows: Query, relation: Relation) -> tuple[CTE, Source]:
-    """The rows, and what is counted of them.
+    """The rows, and the rows to count.
 
-    Of a view the same rows are counted, since it may not read the same twice. Of one table only whose rows they are is
-    read to count them, and so those that are in no group are counted too.
+    For a view the same rows are counted, because two reads may differ. For one table only the unit is read to count
+    rows, so rows that are in no group are counted too.
     """
     if any(isinstance(part, Scan) and part.is_view for part in parts_of(relation)):
         return CTE(UNIT_ROWS, rows, kept=True), Table(UNIT_ROWS)

@@ -550,7 +550,7 @@ class Matched:
 
     @property
     def grid(self) -> Grid:
-        """The grid of the answer, whose only bounds are those of sums that leave the engine."""
+        """The grid of the answer, bounded only by the range of sums that leave the engine."""
         quantum = self.measure.quantum if isinstance(self.measure, SumValues) else Fraction(1)
         return Grid(quantum, -LARGEST, LARGEST)
 

@@ -98,9 +98,9 @@ def profile_sql(writer: ReleaseWriter, drawn: Drawn) -> Query:
 
 
 def with_values_once(branches: Sequence[Query]) -> tuple[tuple[CTE, ...], list[Query]]:
-    """Parts with the values that several profiles look at, as those of MIN(x) and MAX(x) do, and profiles over these.
+    """The parts, with values that several profiles share (such as MIN(x) and MAX(x)), and profiles over them.
 
-    Where no unit has two rows nothing is chosen among them, and they are read again in no time.
+    If no unit has two rows, nothing is selected and reading the rows again is cheap.
     """
     profiles = [branch for branch in branches if isinstance(branch, AroundRank) and not branch.single]
     often = [values for values, times in Counter(profile.values for profile in profiles).items() if times > 1]
@@ -179,8 +179,8 @@ GROUP_RANK, VALUE_RANK = "_rank", "_value_rank"
 
 
 def release_sql(release: Release) -> Query:
-    """The whole release. Its blanks are the salt, which decides which of a unit's groups and values count, and for each
-    quantile how many ranks on both sides its mechanism looks at, by its column."""
+    """The SQL of the release. Its placeholders are the salt, which selects the groups and values of a unit, and,
+    for the column of each quantile, the number of ranks that its mechanism reads on either side."""
     aggregate = release.aggregate
     aggregate = replace(aggregate, source=reading_asked_units(aggregate.source))
     writer = ReleaseWriter(replace(release, aggregate=aggregate))
@@ -279,7 +279,7 @@ class ReleaseWriter:
     def values(self, argument: Expression, *, distinct: bool, stored: bool = False) -> Query:
         """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups.
 
-        `stored`: whether it is clamped later, and taken here as it is stored if nothing else reads it.
+        `stored`: whether the value is clamped later, and so can be read as stored unless something else reads it.
         """
         release, value = self.release, Field(VALUE, kind=argument.type)
         written = (emit_value if distinct else emit)(argument, release.facts.any_row)

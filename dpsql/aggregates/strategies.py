@@ -1,4 +1,4 @@
-"""How the counts and sums of a release are taken so that no unit moves them further than is claimed.
+"""Strategies for computing counts and sums such that no unit moves them further than claimed.
 
 Each strategy bounds what one unit contributes in its own way, and is the first of STRATEGIES that fits the release:
 

@@ -123,8 +123,8 @@ def open_session(
     analyst: str | None,
     timeout: float | None = None,
 ) -> Connection:
-    """Files are read by whoever opens them, here the analyst, and whether they fit may depend on one row: so there is
-    one text for all that can be wrong. `dpsql check`, which is the owner's, says what it is.
+    """The analyst opens the files here, and whether they match the schema may depend on one row. So there is
+    one message for all errors. `dpsql check`, for the owner, gives the details.
     """
     from dpsql.schema import load_schema
 

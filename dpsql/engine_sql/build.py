@@ -96,7 +96,7 @@ def when(condition: Term, then: Term, otherwise: Term = NULL) -> Term:
 
 
 def nonzero(value: Term, zero: Term) -> Term:
-    """NULL instead of zero. Not by nullif(), which engines write out so themselves: copies that nobody counts."""
+    """NULL instead of zero. Not by nullif(), which engines expand into copies that escape our limits."""
     return when(test("=", value, zero), NULL, value)
 
 

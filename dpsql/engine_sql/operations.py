@@ -1,8 +1,8 @@
 """The closed list of operations that engines implement, and the rule that each follows on every engine.
 
-For all of them: no row can make one fail, whatever the engine evaluates first; what has no answer is NULL; where an
-argument is NULL the result is, unless the rule says otherwise. `kind` of an Apply is what it gives, and for arithmetic
-the kind that it is done in. Every rule is run on extreme values by tests/engines/test_render.py.
+For all of them: no row can raise an error, in any order of evaluation; undefined results are NULL; where an
+argument is NULL, so is the result, unless the rule says otherwise. `kind` of an Apply is its result, and for arithmetic
+also the kind of the computation. tests/engines/test_render.py runs every rule on extreme values.
 """
 
 OPERATIONS: dict[str, str] = {

@@ -1,8 +1,8 @@
 """Engine SQL as a tree: queries, and the terms in them.
 
-A tree says what is meant; how an engine says it is its renderer's business (engines/*/render.py). Operations are those
-of operations.py, each with the rule that every engine must keep. What an analyst wrote never is in a tree: names and
-constants are parts of their own, which renderers quote.
+A tree gives the meaning; renderers (engines/*/render.py) write it in an engine's SQL. Operations are those
+of operations.py, each with a rule that every engine must follow. A tree never contains analyst text: names and
+constants are separate parts, which renderers quote.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value of exactly this kind; None is NULL. A whole number without a kind takes that of what it meets."""
+    """A value of exactly this kind; None is NULL. An integer without a kind takes the kind of its context."""
 
     value: int | Fraction | str | date | datetime | None
     kind: Known = None
@@ -298,7 +298,7 @@ class With:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AroundRank:
-    """Of each group's values those around one rank, and nothing else: a quantile needs no more. One row per group:
+    """The values of each group around one rank, which is all that a quantile needs. One row per group:
 
     points  the different values of the ranks that are needed, as `point` makes them, in order
     counts  how often each occurs
@@ -327,8 +327,8 @@ class AroundRank:
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """A query that follows from rows which stay, and from nothing that is asked: it lasts from question to question,
-    and what is found once need not be found again."""
+    """A query over immutable rows that does not depend on the analyst's query: its result is reused across queries,
+    so it is computed only once."""
 
     query: Select
 

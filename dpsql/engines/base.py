@@ -231,7 +231,7 @@ class Engine(Protocol):
         """Raises OperationalError if a declared table is no longer the one that was opened."""
 
     def can_run(self, sql: str) -> bool:
-        """Whether the database understands a SELECT: its syntax, names and types. No row is read, nor any statistic.
+        """Whether the database accepts a SELECT: its syntax, names and types. No row or statistic is read.
 
         True where it does not answer: that is found out when it is asked. Raises OperationalError like
         `check_unchanged`.
@@ -271,7 +271,7 @@ class CertificationTarget(Protocol):
         """Whether tables have the keys that they are created with."""
 
     def place(self, name: str) -> AbstractContextManager[str]:
-        """A place of this name that is empty, such as a schema, and the URL that leads to it; dropped at the end."""
+        """A new, empty place of this name, such as a schema, and its URL; dropped at the end."""
 
     def fill(self, database: str, create: str, tables: MadeUpTables, model: duckdb.DuckDBPyConnection) -> None:
         """Copies the tables of the DuckDB database `model` to a URL returned by `place`."""

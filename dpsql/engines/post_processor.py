@@ -91,7 +91,7 @@ class PostProcessed:
 
 @dataclass(frozen=True)
 class Lasting:
-    """Public rows that nobody changes while the connection is open: columns that were read once are kept."""
+    """Public rows that cannot change while the connection is open, so columns are cached once read."""
 
     read: Callable[[Collection[str]], Columns]
     """The columns of these names."""
@@ -99,7 +99,7 @@ class Lasting:
 
 @dataclass(frozen=True)
 class CopiedTable:
-    """A copy of a lasting table's columns, each of a type, under a name of its own."""
+    """A typed copy of a lasting table's columns, under its own name."""
 
     name: str
     types: Mapping[str, str]

@@ -245,7 +245,7 @@ class RangedRenderer(Renderer):
 
     @contextmanager
     def bound(self, name: str, values: Sequence[Term]) -> Iterator[None]:
-        """Within, operands stand for these values."""
+        """Within the context, operands refer to these values."""
         self.operands.append((name, list(map(self.kind_of, values)), list(map(self.range_of, values))))
         yield
         self.operands.pop()
@@ -311,7 +311,7 @@ class ServedRenderer(RangedRenderer):
         return write(*values) if short else self.computed_once(values, write)
 
     def stored(self, column: Stored) -> str:
-        """Read as it is declared already."""
+        """The column, already read as declared."""
         return f"{self.quoted(column.table)}.{self.quoted(column.name)}"
 
     def table(self, table: Table) -> str:

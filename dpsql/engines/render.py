@@ -213,7 +213,7 @@ class Renderer(ABC):
         return f"{self.folded(window.fold)} OVER ({partition}{order}{frame})"
 
     def folded(self, fold: AggFunc) -> str:
-        """As one call, which a window can stand behind."""
+        """The fold as a single call, which OVER can follow."""
         return self.fold(fold)
 
     # -- queries ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""+ - * / // % and the sign: ranges by their corners; what overflows, and division by zero, is NULL.
+"""+ - * / // % and the sign: ranges from their corners; overflow and division by zero give NULL.
 
 What is written fails on no value, whatever is known of them: an engine does not evaluate as it is told. What is known
 only chooses among ways that give the same where it is true.
@@ -166,7 +166,7 @@ def whole_divide_properties(arguments: Sequence[Properties]) -> Properties:
 
 
 def _remainder_type(arguments: Sequence[Properties]) -> ColumnType:
-    """Of decimals that no decimal has room for together it is a double, as in DuckDB."""
+    """For decimals that have no common decimal type it is a double, as in DuckDB."""
     kind = number_type(arguments)
     decimals = [properties.type for properties in arguments if isinstance(properties.type, Decimal)]
     if not isinstance(kind, Decimal) or len(decimals) < 2:
@@ -193,7 +193,7 @@ def remainder_properties(arguments: Sequence[Properties]) -> Properties:
 def by_nonzero(operator: str, arguments: Sequence[Written]) -> Term:
     """// and % with zero made NULL; the least integer divided by -1 leaves 64 bits.
 
-    Of numbers that are not whole // is /, as it is in DuckDB.
+    For numbers that are not integers, // means /, as in DuckDB.
     """
     kind = _remainder_type([argument.properties for argument in arguments])
     if operator == "//" and not isinstance(kind, Integer):

@@ -218,7 +218,7 @@ def clamps_column(argument: Expression, known: Known, quantum: Fraction, low: in
 
 
 def _product(value: Term, kind: Decimal, digits: int, factor: Constant) -> Term:
-    """Of a value with so few digits that the product has at most 18, which engines compute in 64 bits."""
+    """The product with a value of so few digits that the result has at most 18, which engines compute in 64 bits."""
     assert isinstance(factor.kind, Decimal)
     if kind.precision + factor.kind.precision > SHORT:
         kind = Decimal(digits, kind.scale)
@@ -227,7 +227,7 @@ def _product(value: Term, kind: Decimal, digits: int, factor: Constant) -> Term:
 
 
 def saturated(total: Term) -> Term:
-    """A sum as 64 bits; of nothing it is 0. A count is so by itself, and nobody has 2^62 rows."""
+    """A sum as a 64-bit integer, 0 over no rows. A count already is one, since no unit has 2^62 rows."""
     if isinstance(total, AggFunc) and total.name == "count":
         return total
     clamped = apply("greatest", apply("coalesce", total, integer(0), kind=WIDE), integer(-LARGEST), kind=WIDE)

@@ -42,7 +42,7 @@ MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?")
 
 
 def read_dates(function: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """A text literal beside a date or timestamp is read as one; beside dates alone its time of day does not count."""
+    """Reads a text literal next to a date or timestamp as one; next to only dates, its time of day is ignored."""
     kinds = {type(argument.type) for argument in arguments}
     if function not in OF_ONE_TYPE or not kinds & {Date, Timestamp}:
         return arguments
@@ -103,7 +103,7 @@ TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": F
 
 
 def read_texts(function: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """A text literal beside numbers or booleans is read as one: n = '3'; a 1 beside booleans is true."""
+    """Reads a text literal next to numbers or booleans as one: n = '3'; a 1 next to booleans is true."""
     kinds = [argument.type for argument in arguments if not isinstance(argument.type, Text)]
     known = [kind for kind in kinds if isinstance(kind, Integer | Decimal | Double | Boolean)]
     if function not in ONE_KIND or not known or len(known) < len(kinds):
@@ -136,7 +136,7 @@ def _as_truth(argument: Expression) -> Expression:
 
 
 def _as_number(argument: Expression, kinds: Iterable[ColumnType]) -> Expression:
-    """A whole number beside integers; a decimal with as many digits as there are; a double beside doubles."""
+    """An integer next to integers, a double next to doubles, otherwise a decimal with the digits as written."""
     assert isinstance(argument, Literal)
     assert isinstance(argument.value, str)
     text, kind = argument.value.strip(), _widest(kinds)
@@ -159,7 +159,7 @@ def _widest(kinds: Iterable[ColumnType]) -> ColumnType:
 
 
 def read_nulls(function: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """NULL among numbers is one of them."""
+    """Reads NULL among numbers as a number."""
     if function not in NUMERIC or not any(map(_is_null, arguments)):
         return arguments
     known = next((argument.type for argument in arguments if not _is_null(argument)), Integer())
@@ -171,14 +171,14 @@ def _is_null(argument: Expression) -> bool:
 
 
 def read_numbers(function: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """Number literals as what they are beside the other arguments."""
+    """Gives number literals the type that the other arguments imply."""
     if function in (*OF_ONE_TYPE, *OPERATORS) and function != "NULLIF":  # whose answer is of its first argument's type
         return tuple(as_beside(argument, arguments) for argument in arguments)
     return arguments
 
 
 def as_beside(literal: Expression, others: Iterable[Expression]) -> Expression:
-    """A number literal as what it is beside these."""
+    """A number literal with the type that these imply."""
     kinds = [type(other.type) for other in others]
     if not isinstance(literal, Literal) or isinstance(literal.value, bool) or literal.value is None:
         return literal

@@ -279,7 +279,7 @@ def split_format(pattern: object) -> list[str]:
 
 
 def _spelled(pieces: list[str], moment: Properties) -> list[str] | None:
-    """Everything that the format can say, if that is known and not too much."""
+    """All possible texts in the format, if they are known and few."""
     used = [part for part in FORMAT_PARTS if part in pieces]
     starts = starts_within(FORMAT_PARTS[used[-1]][0], moment) if used else None
     if starts is not None:

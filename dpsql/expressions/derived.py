@@ -327,7 +327,7 @@ def lower_format(lowering: Lowering, node: exp.Expr) -> Expression:
 
 
 def _pieces(form: str, build: Build, day: Expression, lowering: Lowering, node: exp.Expr) -> Iterator[Expression]:
-    """What the codes say, one after the other; digits and plain text that stand together are one piece."""
+    """The pieces of the format in order; adjacent digits and plain text form one piece."""
     plain = ""
     for code in CODE.findall(re.sub("%[xXc]", lambda found: WHOLE[found[0]], form)):
         special = _special(code, build, day)
@@ -391,7 +391,7 @@ def is_time(node: exp.Expr) -> bool:
 
 
 def lengths(lowering: Lowering, nodes: tuple[exp.Expr, ...]) -> tuple[Expression, ...] | None:
-    """Things that are compared with each other, in microseconds; None if they are neither ages nor times of day."""
+    """Compared ages or times of day, in microseconds; None for anything else."""
     if any(map(is_age, nodes)) and all(is_age(node) or is_interval(node) for node in nodes):
         return tuple(_age_or_interval(lowering, node) for node in nodes)
     if any(map(is_time, nodes)) and all(is_time(node) or _is_text(node) for node in nodes):

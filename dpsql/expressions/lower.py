@@ -160,7 +160,7 @@ def lower_cast(lowering: Lowering, node: exp.Expr) -> Expression:
 
 
 def _unsigned(lowering: Lowering, node: exp.Expr, bits: int) -> Expression:
-    """What does not fit is NULL, as it is for all casts."""
+    """A cast to an unsigned type; what does not fit is NULL, as for all casts."""
     value = lowering.build(cast_to(Integer()), node, (lowering.lower(node.this),))
     least, most = Literal(0, Integer()), Literal((1 << min(bits, 63)) - 1, Integer())
     inside = lowering.build(
@@ -581,7 +581,7 @@ def arguments_of(node: exp.Expr, keys: Iterable[str]) -> list[exp.Expr]:
 
 
 def place_of(node: exp.Expr, source: str) -> Place | None:
-    """Where the node stands in the analyst's text: from its first to its last marked token."""
+    """The position of the node in the analyst's text, from its first to its last marked token."""
     marks = [meta for part in nodes(node) if (meta := part._meta) is not None and meta.get("start") is not None]
     if not marks:
         return _only_place(node, source)

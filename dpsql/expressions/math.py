@@ -332,7 +332,7 @@ def digits_properties(name: str, whole: Whole, arguments: Sequence[Properties]) 
 
 
 def stepped(properties: Properties, zeros: int) -> Properties:
-    """Whole numbers that end in so many zeros, one by one where they are few."""
+    """Integers that end in this many zeros, listed individually if there are few."""
     low, high = range_of(properties)
     step = 10 ** max(0, zeros)
     if step == 1 or low is None or high is None or (high - low) / step > MOST_VALUES:

@@ -60,7 +60,7 @@ def of_kinds(parts: Iterable[exp.Expr], *kinds: type[Node]) -> list[Node]:
 
 
 def copied(tree: Node) -> Node:
-    """A copy that shares nothing that could be changed, and stands alone."""
+    """An independent copy that shares no mutable part."""
     root = type(tree)()
     pending: list[tuple[exp.Expr, exp.Expr]] = [(tree, root)]
     while pending:

@@ -49,7 +49,7 @@ RANGE = re.compile(rf"({MEMBER})-({MEMBER})|({MEMBER})", re.DOTALL)
 
 
 class BadPattern(Exception):
-    """The pattern is outside of the grammar; the text says where."""
+    """The pattern is outside the supported grammar; the message says where."""
 
 
 @dataclass

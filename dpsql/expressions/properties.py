@@ -231,7 +231,7 @@ def bounded(
 
 
 def one_of(type: ColumnType, values: Iterable[Value], *, nullable: bool) -> Properties:  # noqa: A002
-    """A list of possible values, in their order; the range follows from it."""
+    """The properties of a list of possible values, in order; they imply the range."""
     listed = tuple(dict.fromkeys(values))
     numeric = isinstance(type, (*NUMBERS, Date, Timestamp)) and listed
     low, high = (min(listed), max(listed)) if numeric else (None, None)
@@ -244,7 +244,7 @@ def is_whole(value: Value) -> bool:
 
 
 def union(choices: Sequence[Properties], type: ColumnType) -> Properties:  # noqa: A002
-    """What is known of a value that is one of these: the branches of a CASE."""
+    """The properties of a value that is one of these, such as the branches of a CASE."""
     nullable = any(choice.nullable for choice in choices)
     growth = max((choice.growth for choice in choices), default=1)
     choices = [converted(choice, type) for choice in choices if choice.values != ()]  # NULL has no range
@@ -355,7 +355,7 @@ def _nullable(properties: Properties, nullable: bool) -> Properties:
 
 
 def exact_value(value: object) -> Value:
-    """A declared value in the form that facts use: numbers exact, all else as it is.
+    """A declared value in the form used by properties: exact numbers, everything else unchanged.
 
     >>> exact_value(0.5)
     Fraction(1, 2)

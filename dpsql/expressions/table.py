@@ -1,4 +1,4 @@
-"""The closed table: every scalar function, and which nodes and names of the parser stand for it."""
+"""The closed table of all scalar functions, with the parser's nodes and names for each."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def declare(
     values: object,
     **contribution: int | str | None,
 ) -> Schema:
-    """`frame` are the names of all columns, `types` holds those that SQL has a type for; only these are declared."""
+    """`frame` lists all columns, `types` those with an SQL type; only the latter are declared."""
     usable = _usable(types)
     columns: dict[str, dict[str, Any]] = {name: {"type": kind, "nullable": True} for name, kind in usable.items()}
     _check_column("unit", unit, frame, usable)

@@ -182,7 +182,7 @@ def _check_paths(source: Path, out: Path) -> None:
 
 @contextmanager
 def _reader(source: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """The file's schema, and its parts as tables. All of a text file is text, as it stands there."""
+    """The file's schema, and its parts as tables. All columns of a text file are read as text, unchanged."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 

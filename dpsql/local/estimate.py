@@ -239,7 +239,7 @@ def _delta(central: float, clones: list[tuple[float, _Coins]]) -> float:
 
 
 def _log_binomial(n: int, k: NDArray[np.int64], chance: float) -> Floats:
-    """Loader 2000: by how far k is from its mean, so that no large terms cancel, however many people there are."""
+    """Computed from the distance of k to its mean (Loader 2000), so that no large terms cancel for large n."""
     if n == 0 or chance == 1.0:
         return np.where(k == n, 0.0, -np.inf)
     inner = np.clip(k, 1, max(1, n - 1)).astype(float)

@@ -79,7 +79,7 @@ class BoxSum(Noise):
 
     @cached_property
     def _table(self) -> NDArray[np.float64]:
-        """The survival at many points that grow by a factor: as t/w is a difference of logarithms, by a convolution."""
+        """The survival function on a geometric grid, by a convolution: in logarithms t/w is a difference."""
         masses, ends = self._fine
         places = -np.floor(-np.log(np.maximum(ends, np.exp(LEAST))) / FACTOR).astype(np.int64)
         by_logarithm = np.bincount(places - round(LEAST / FACTOR), masses)

@@ -66,7 +66,7 @@ def allocated(
 ) -> tuple[tuple[Fraction, ...], ...]:
     """The parts of the measures of each release that serve these columns best; all parts add up to 1.
 
-    With aims, columns in units of the errors that were asked for, the largest of these is made least.
+    With `aimed` columns, in units of their target errors, it minimises the largest error.
     """
     # In L1, for Laplace noise, one unit moves groups * each in all; in L2, for Gaussian, sqrt(groups) * each.
     variance_exponent = kind.variance_exponent

@@ -312,7 +312,7 @@ def _estimated(
 
 
 def _grouped(keys: list[NDArray[Any]], rows: int) -> tuple[list[tuple[Any, ...]], NDArray[np.intp]]:
-    """All different keys, and for each row which of them it has. Without keys there is one group, whatever the rows."""
+    """All distinct keys, and the index of each row's key. Without keys there is one group, whatever the rows."""
     if not keys:
         return [()], np.zeros(rows, dtype=np.intp)
     found: dict[tuple[Any, ...], int] = {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """A column of the answer. Its error follows from `estimate`, if there is one."""
+    """A column of the answer. `estimate`, if present, gives its error."""
 
     name: str
     estimate: WithError | None

@@ -505,7 +505,7 @@ def _side_by_side(relation: Relation, read: Collection[str]) -> tuple[str, Names
 
 
 def _taken_apart(relation: Relation, read: set[str], sides: list[str], asked: Asked) -> Places:
-    """Adds the relations that stand side by side, and what is asked of their rows."""
+    """Collects the joined relations and the conditions on their rows."""
     match relation:
         case Filter(source, condition) | SemiJoin(source=source, condition=condition):
             used = names_read(condition) & _columns(source)

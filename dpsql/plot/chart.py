@@ -5,7 +5,7 @@
     two keys       a heat map
     more           bars again, their keys joined
 
-Several aggregates are several panels of the same chart.
+Each aggregate has its own panel.
 """
 
 from __future__ import annotations

@@ -626,7 +626,7 @@ def has_all_rows(relation: Relation) -> bool:
 
 
 def lasts(relation: Relation) -> bool:
-    """Whether public rows are columns of a whole table whose rows stay, so that no question changes what they are."""
+    """Whether public rows are columns of a whole immutable table, so that they are the same for every query."""
     match relation:
         case Scan(unit=None):
             return relation.stays

@@ -494,7 +494,7 @@ def unlisted(
 
 
 def _is_present(value: Expression) -> Expression:
-    """An equality keeps no NULL, and a list of groups may have one. What is tested is the value as it is declared: a
+    """An equality drops NULL, but a list of groups may contain it. The declared value is tested: a
     text that is not, which a list may have all the same, is NULL here as it is there."""
     return truth("NOT", truth("IS NULL", value))
 

@@ -62,7 +62,7 @@ def _decide(word: int, gamma: Fraction, source: Randomness) -> bool:
 
 
 def uniform_below(n: int, source: Randomness) -> int:
-    """One of 0, 1, ..., n - 1, each exactly as likely, for n of any size."""
+    """A uniform draw from 0, 1, ..., n - 1, for n of any size."""
     if n < 1:
         raise ValueError(f"there is no whole number from 0 to below {n}")
     bits = (n - 1).bit_length()

@@ -148,7 +148,7 @@ class Standard(ABC):
 
     @abstractmethod
     def estimate(self) -> tuple[float, float]:
-        """Z by float64, from the first word, and how far off it is at most, if `trusted`."""
+        """Z in float64, from the first word, and its maximum error, where `trusted`."""
 
     @property
     def trusted(self) -> bool:

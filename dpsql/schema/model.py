@@ -125,7 +125,7 @@ def check_names(names: Iterable[str], *, dots: int = 0) -> None:
 
 
 def spelled(kind: str, name: str, declared: Mapping[str, object], *at: str) -> str:
-    """`name` as it is declared, so that all later code may compare names as they are."""
+    """`name` as declared, so that all later code can compare names exactly."""
     for known in declared:
         if known.lower() == name.lower():
             return known

@@ -42,7 +42,7 @@ def way_to_person(
     units: Mapping[str, object],
     is_sure: Callable[[Way], bool] = lambda _: True,
 ) -> Way | None:
-    """`units` are those of the tables that have one; a way that ends at a unit is better than one that goes on.
+    """`units`: the units of tables that have one. A path that ends at a unit is preferred to one that continues.
 
     >>> columns = {"orders": ["id", "customer_id"], "lines": ["order_id", "sku"], "returns": ["order_id"]}
     >>> way_to_person("lines", columns, {"orders": "customer_id"})

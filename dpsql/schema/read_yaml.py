@@ -64,7 +64,7 @@ def read_yaml(text: str, file: str) -> tuple[object, Document]:
 
 
 def _places(node: yaml.Node, path: KeyPath, text: str, file: str) -> Iterator[tuple[KeyPath, Place]]:
-    """Every path of the file with its place: `key: value` when that is one line, and the key alone otherwise."""
+    """Every path of the file with its place: `key: value` if it is one line, otherwise just the key."""
     if isinstance(node, yaml.MappingNode):
         seen: dict[str, Place] = {}
         for key, value in node.value:

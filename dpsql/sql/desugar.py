@@ -152,7 +152,7 @@ def desugar(tree: exp.Expr, is_public: IsPublic) -> None:
 
 
 def _listed_tuples(node: exp.Expr) -> exp.Expr:
-    """Rows of VALUES are compared part by part, as those of a subquery are; tuples of a list as wholes, NULLs too."""
+    """Rows of VALUES are compared by column, like those of a subquery; tuples in a list as a whole, with NULLs."""
     value, rows = unaliased(node.this), node.expressions
     equal: type[exp.Binary] = exp.NullSafeEQ
     if len(rows) == 1 and isinstance(rows[0], exp.Values):
@@ -252,7 +252,7 @@ def _as_exists(select: exp.Select, join: exp.Join) -> None:
 
 
 def _used(select: exp.Select, join: exp.Join) -> exp.Expr | None:
-    """What USING says, where the left side is one table, whose columns can be told from those of the right one."""
+    """The columns of USING, if the left side is one table, whose columns can then be qualified."""
     left, right = from_nodes(select)[0].alias_or_name, join.this.alias_or_name
     if select.args["joins"][0] is not join or not left or left == right:
         return None
@@ -402,7 +402,7 @@ def _pivot_values(field: exp.Expr) -> list[exp.Expr]:
 
 
 def _declared(on: exp.Expr, source: exp.Expr, values_of: ValuesOf) -> list[object]:
-    """What a column can be that is one of a declared table, through the names that subqueries give it."""
+    """The possible values of a column of a declared table, followed through renamings in subqueries."""
     name: str | None = on.name if isinstance(on, exp.Column) else None
     while isinstance(source, exp.Subquery) and name is not None:
         select = source.this

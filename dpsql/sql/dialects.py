@@ -534,7 +534,7 @@ def _number(node: exp.Expr) -> exp.Expr:
 
 
 def _without(*notes: str) -> Respelled:
-    """The same node without notes that say nothing about the values that can stand there."""
+    """The same node, without annotations that do not restrict its values."""
 
     def rule(node: exp.Expr) -> exp.Expr:
         for note in notes:

@@ -110,7 +110,7 @@ class PreservedSide:
     def joined(
         self, rows: PrivateRows, kind: Literal["INNER", "LEFT"], condition: Expression | None
     ) -> PreservedSide | None:
-        """These rows beside more public ones, where the condition reads nothing else; None if it does."""
+        """These rows joined with more public ones, if the condition reads nothing else; otherwise None."""
         public = {column.name for column in rows.columns.values()}
         if rows.is_private or (condition is not None and not names_read(condition) <= self.columns | public):
             return None
@@ -329,7 +329,7 @@ def _together(left: PrivateRows, step: JoinStep, condition: Expression | None, w
 
 
 def _present(left: PrivateRows, right: PrivateRows, kind: Kind) -> frozenset[frozenset[str]]:
-    """Which columns tell every row's unit: those of a side that is kept, or of a FULL JOIN one of either side."""
+    """The columns that identify every row's unit: those of a preserved side, or one of each side for a FULL JOIN."""
     if kind == "FULL":
         return frozenset(mine | its for mine in left.present for its in right.present)
     return {"INNER": left.present | right.present, "LEFT": left.present, "RIGHT": right.present}[kind]
@@ -455,7 +455,7 @@ def _is_by_unit(part: Expression, left: PrivateRows, right: PrivateRows) -> bool
 def _preserved_again(
     kept: PreservedSide, step: JoinStep, condition: Expression | None, where: list[Expression]
 ) -> PreservedSide | None:
-    """The public rows that are kept through one more join: beside other public rows, or where none of them matches."""
+    """The public rows preserved through another join, joined to other public rows or unmatched."""
     meets = [*([condition] if condition is not None else []), *(where if step.kind == "INNER" else [])]
     if step.kind == "INNER" or step.kind == "LEFT":
         beside = kept.joined(step.rows, step.kind, condition)
@@ -467,7 +467,7 @@ def _preserved_again(
 
 
 def _preserved_public_side(left: PrivateRows, step: JoinStep) -> PreservedSide | None:
-    """The public rows that an outer join keeps though nobody matches them. They have no unit, so they stay outside."""
+    """The public rows that an outer join keeps unmatched. They have no unit, so they stay separate."""
     keeps_left, keeps_right = step.kind in ("LEFT", "FULL"), step.kind in ("RIGHT", "FULL")
     kept = [rows for rows, keeps in ((left, keeps_left), (step.rows, keeps_right)) if keeps and not rows.is_private]
     if not kept or not (left.is_private or step.rows.is_private):
@@ -490,7 +490,7 @@ def from_items(select: exp.Select, named: Named, resolver: Resolver) -> list[Ite
 def read_from(
     select: exp.Select, items: Sequence[Item], named: Named, resolver: Resolver, outer: Scope | None = None
 ) -> Scope:
-    """The scope of a SELECT, whose FROM has these items. With `outer` it is one that may read the row outside."""
+    """The scope of a SELECT with these FROM items. With `outer` it may read the outer row."""
     taken = outer.source.internal_names if outer is not None else set()
     first, *others = [
         _rows_of(item, node, named, resolver) for item, node in zip(items, from_nodes(select), strict=True)

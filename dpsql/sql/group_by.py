@@ -84,7 +84,7 @@ def _meant(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
 
 
 def _grouping_sets(group: exp.Group) -> tuple[list[exp.Expr], list[Set]]:
-    """All items that are grouped by, and the sets of them that are asked for; no sets for a plain GROUP BY."""
+    """All grouping items, and the requested sets of them; no sets for a plain GROUP BY."""
     choices = [_choices(item) for item in group.expressions]
     sets = [tuple(item for part in parts for item in part) for parts in product(*choices)]
     if all(len(choice) == 1 for choice in choices):
@@ -93,7 +93,7 @@ def _grouping_sets(group: exp.Group) -> tuple[list[exp.Expr], list[Set]]:
 
 
 def _choices(item: exp.Expr) -> list[Set]:
-    """The sets that one item of GROUP BY stands for."""
+    """The grouping sets of one GROUP BY item."""
     parts = item.expressions
     match item:
         case exp.Rollup():
@@ -136,7 +136,7 @@ class Groups:
         return f"_a{self.calls.index(call)}"
 
     def bounds(self, call: AggregateCall) -> tuple[exp.Expr, exp.Expr]:
-        """In which the aggregate's values are held: those that it was given, or that follow from the schema."""
+        """The bounds to which the aggregate's values are clamped: those given, or those implied by the schema."""
         ends: tuple[Fraction | int | None, Fraction | int | None] = (None, None)
         if call.group_bounds is not None:
             ends = call.group_bounds

@@ -35,7 +35,7 @@ def numbered(text: str, number: int) -> str:
 
 
 class UnknownError(Exception):
-    """A clause whose columns are not known here."""
+    """A clause whose columns cannot be determined."""
 
 
 class Kind(IntEnum):
@@ -46,7 +46,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Made:
-    """What a column is made of: nothing noisy, noise that is replayed under the name `replicate`, or lost noise."""
+    """The origin of a column: no noise, noise that is replayed under the name `replicate`, or untracked noise."""
 
     kind: Kind = Kind.PLAIN
     replicate: str = ""
@@ -193,7 +193,7 @@ class NoiseInExpressions:
         return tree
 
     def _with_aliases(self, select: exp.Select) -> NoiseInExpressions:
-        """A name may also stand for a column of the same SELECT, which may be made of such names itself."""
+        """A name may also refer to an alias in the same SELECT, whose expression may use such names too."""
         noise = self
         for _ in select.expressions:
             known = noise._aliases(select)
@@ -238,7 +238,7 @@ class NoiseInExpressions:
         return self.reads(*(join.args.get("on") for join in joins), *using)
 
     def _is_pulled(self, query: exp.Query) -> bool:
-        """Whether its value is the same for all rows, and can stand beside them."""
+        """Whether its value is the same for all rows, so that it can be joined to them."""
         try:
             rows = self.rows_of(query, None)
         except UnknownError:
@@ -253,7 +253,7 @@ class NoiseInExpressions:
                 yield self._subquery(part)
 
     def _subquery(self, query: exp.Query) -> Made:
-        """Of its one value; where noise chooses, or tests, there is nothing to replay."""
+        """The origin of its single value; if noise selects or tests, nothing can be replayed."""
         if self.scope.depth == DEEPEST:
             raise UnknownError("subqueries")
         rows = self.rows_of(query, self.scope)
@@ -348,7 +348,7 @@ class PropagatedError:
     rows: NoisyRows
 
     def made(self, names: Sequence[str]) -> list[Made]:
-        """Of columns by their place, since some have no name in the query; by name where a star gives some of them."""
+        """The origins of columns by position, since some have no name; by name if a star produces some."""
         if len(names) == len(self.rows.columns):
             return [made for _, made in self.rows.columns]
         return [self.rows.named(name) or LOST for name in names]
@@ -376,7 +376,7 @@ def _rows_of(tables: Mapping[str, NoisyRows], query: exp.Query, outer: NoiseScop
 
 @dataclass(frozen=True)
 class Walk:
-    """Adds replicas to the queries that it walks through: so many, or one with MARK still in its name."""
+    """Adds replicas to the queries that it visits: this many, or one whose name contains MARK."""
 
     replicates: int | None = None
 
@@ -500,7 +500,7 @@ class Walk:
 
 
 def _either(one: Made, other: Made) -> Made:
-    """Of a column whose rows come from both sides; replicas are called as on the left."""
+    """The origin of a column with rows from both sides; replicas have the names of the left side."""
     worst = max(one, other, key=lambda made: made.kind)
     return Made(worst.kind, one.replicate or worst.replicate, one.by_row or other.by_row, one.stepped or other.stepped)
 
@@ -508,7 +508,7 @@ def _either(one: Made, other: Made) -> Made:
 def _columns(
     select: exp.Select, noise: NoiseInExpressions, places: Collection[int] | None, is_compared: bool
 ) -> tuple[list[tuple[str, Made]], list[exp.Expr]]:
-    """What a SELECT gives, and the replicas that are to stand beside it."""
+    """The columns of a SELECT, and the replicas to add."""
     columns: list[tuple[str, Made]] = []
     added: list[exp.Expr] = []
     for place, item in enumerate(select.expressions):

@@ -67,7 +67,7 @@ class Parameters:
 
 
 def bind(tree: exp.Query, parameters: Parameters, elsewhere: Collection[str], text: str) -> None:
-    """Puts the values in their places; some may stand `elsewhere`, in the options clause."""
+    """Inserts the values; parameters used `elsewhere`, in the options clause, are also allowed."""
     marks = nodes_of(tree, exp.Placeholder, exp.Parameter)
     given = _by_name(parameters, {*elsewhere, *(node.name for node in marks)})
     for node in marks:

@@ -88,7 +88,7 @@ class PostProcessing:
         return made
 
     def _is_noisy(self, node: exp.Expr, propagated: frozenset[str] = frozenset()) -> bool:
-        """Whether it is made of an aggregate, or of an alias that stands for one."""
+        """Whether it contains an aggregate, or an alias of one."""
         for part in nodes(node):
             if is_aggregate(part):
                 return True
@@ -108,9 +108,9 @@ class PostProcessing:
         return next((number for number, key in enumerate(self.groups.items) if self._is_same(node, key)), None)
 
     def _is_same(self, node: object, key: object) -> bool:
-        """Whether both are written alike, but for parentheses and the names by which columns are called.
+        """Whether both are written alike, ignoring parentheses and column qualifiers.
 
-        A subquery, whose names are its own, is the same where its text is.
+        Subqueries have their own names, so they are compared by their text.
         """
         if isinstance(node, list) and isinstance(key, list):
             return len(node) == len(key) and all(map(self._is_same, node, key))
@@ -332,7 +332,7 @@ LONGEST_LIMIT = 18
 
 
 def passthrough(query: exp.Query, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...] | None:
-    """The names and types of the columns, in the engine's words; None where the engine has to be asked."""
+    """The names and types of the columns, as the engine would give them; None if only the engine can tell."""
     if not isinstance(query, exp.Select) or extra_clauses(query, CLAUSES) or len(tables) != 1:
         return None
     types = {name: kind.replace(", ", ",") for name, (kind, _) in tables[0].columns.items()}  # DECIMAL(38,2)

@@ -106,7 +106,7 @@ CLAUSES = {
 def without_clauses(
     tokens: list[Token], text: str, parameters: Mapping[str, object]
 ) -> tuple[list[Token], tuple[SqlOptions, ...]]:
-    """The tokens without the clauses, and what these say. Of several, marks say in which SELECT each was."""
+    """The tokens without the clauses, and the clauses. If there are several, marks record the SELECT of each."""
     starts = [
         i for i in range(len(tokens)) if is_at(tokens, i, TokenType.SELECT) and is_at(tokens, i + 1, TokenType.WITH)
     ]
@@ -218,7 +218,7 @@ def _option(
 
 
 def _value(tokens: list[Token], parameters: Mapping[str, object]) -> str | None:
-    """A name or a text as it is; of numbers and parameters what they come to. None if it is neither."""
+    """A name or text unchanged, the value of a number or parameter, or None for anything else."""
     written = "".join(token.text for token in tokens)
     if not tokens:
         return None
@@ -396,7 +396,7 @@ def _reported(tokens: list[Token], text: str) -> list[Token]:
 
 
 def _report_at(tokens: list[Token], start: int, end: int, form: Token, text: str) -> list[Token]:
-    """The call around a position in a report, without what asks for it."""
+    """The call around a position in a report, without the report option."""
     opening = opening_of(tokens, start)
     if form.text.upper() != "JSON" or opening < 1:
         raise Unsupported(

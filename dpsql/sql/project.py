@@ -130,7 +130,7 @@ def _distinct_on(select: exp.Select) -> list[exp.Expr]:
 
 
 def refuse_order(below: Filtered, select: exp.Select, rows: str, hint: str) -> None:
-    """Which rows come first depends on other people's. An order alone chooses none, and means nothing below."""
+    """The order of rows depends on other people. ORDER BY alone selects none and has no effect below an aggregate."""
     for clause in ("limit", "offset"):
         if select.args.get(clause):
             if select.parent is None:  # whatever the order, rows of people would be shown
@@ -188,7 +188,7 @@ def _of_table(source: Source, table: str) -> list[tuple[str, Expression]]:
 
 
 def _of_all(source: Source) -> list[tuple[str, Expression]]:
-    """*: the columns of each item in turn; those that USING merges stand once."""
+    """*: the columns of each item in turn, with columns merged by USING only once."""
     found: list[tuple[str, Expression]] = []
     merged = {name for step in source.steps for name in step.using}
     for rows in source.items:

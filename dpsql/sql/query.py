@@ -342,7 +342,7 @@ class Resolver:
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def whole(self, tree: exp.Query) -> exp.Query:
-        """The analyst's query as an answer. The tree is taken apart on the way: it must be nobody else's."""
+        """The analyst's query as an answer. This modifies the tree, so the caller must not share it."""
         self.mentioned = mentioned_columns(tree)
         read_qualified(tree, self.guarantees.place, self.schema.tables, self.text)
         desugar(tree, self.is_public)
@@ -477,7 +477,7 @@ class Resolver:
         return PublicQuery(select, rows)
 
     def public_rows(self, select: exp.Select, items: list[Item], named: Named) -> PrivateRows | None:
-        """The query as rows of public tables, where it is nothing more than that.
+        """The query as rows of public tables, if it reads nothing else.
 
         What has no meaning among rows of people may have one in DuckDB, which then reads the query as it is. To see
         whether it has is to read it: nothing is asked or released on the way, so there is nothing to take back.

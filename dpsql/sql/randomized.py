@@ -66,7 +66,7 @@ class Lifted:
 
 
 def mentioned_columns(tree: exp.Expr) -> frozenset[str]:
-    """The names of all columns that a query says, and a star where it says one as a column."""
+    """The names of all columns in a query, and a star if it contains one as a column."""
     said = nodes_of(tree, exp.Column, exp.Star)
     columns = (node.name.lower() for node in said if isinstance(node, exp.Column))
     stars = ("*" for node in said if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count))

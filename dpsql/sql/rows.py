@@ -185,7 +185,7 @@ class PrivateRows:
         return self.names_of(self.unit_columns)
 
     def names_of(self, inner: Collection[str]) -> list[str]:
-        """How the query may name these columns: with an alias, where there is one."""
+        """The names by which a query may refer to these columns, with an alias if there is one."""
         names = sorted(name for name, column in self.columns.items() if column.name in inner)
         return [name for name in names if "." in name] or names
 
@@ -258,7 +258,7 @@ def _free_name(name: str, taken: Collection[str]) -> str:
 
 
 def internal_name(name: str) -> str:
-    """A column's name in the engine SQL. Names of our own start with one underscore, so nobody else's may.
+    """A column's name in the engine SQL. dpsql's own names start with one underscore, so no other name may.
 
     Engines compare names without regard to case, quoted ones too, so all are in lower case.
 

@@ -55,7 +55,7 @@ def read_qualified(tree: exp.Expr, place: tuple[str, str], tables: Collection[st
 
 
 def _rename(table: exp.Table, declared: set[str]) -> None:
-    """sales.orders is one name, and orders to those who read it."""
+    """Makes sales.orders a single name, with the alias orders."""
     whole = _with_schema(table)
     if whole.lower() not in declared:
         return
@@ -115,7 +115,7 @@ def _is_read(column: exp.Column, declared: set[str]) -> bool:
 
 
 def _other_schema(node: exp.Expr, declared: set[str]) -> str:
-    """The schema that a table is declared with; none for those of the schema in use, however they are called."""
+    """The schema in a table's declared name; None for tables of the current schema, however they are written."""
     return node.text("db").lower() if _with_schema(node).lower() in declared else ""
 
 
@@ -189,7 +189,7 @@ class Scope:
         return Lowering(self.resolver.text, self.resolve, self.subquery, tuple(self.source.columns))
 
     def resolve(self, node: exp.Column) -> Expression:
-        """A column of the rows or of the row outside, or else what an alias stands for, in which it has no meaning."""
+        """A column of the rows or of the outer row; else the expression of an alias, where aliases are not visible."""
         found = self.lookup(node)
         if found is not None:
             return found
@@ -248,7 +248,7 @@ class Scope:
 
     @property
     def outside(self) -> PrivateRows:
-        """All that the items of FROM say of units, for what is checked before they are joined."""
+        """The units of all FROM items, for checks before they are joined."""
         items = self.source.items
         private = next((rows for rows in items if rows.is_private), items[0])
         return replace(private, unit_keys={name: key for rows in items for name, key in rows.unit_keys.items()})
@@ -265,7 +265,7 @@ class Scope:
 
 
 def _is_outside(node: exp.Column, schema: Schema) -> bool:
-    """Whether the column is of a table of a query around the one that it stands in."""
+    """Whether the column belongs to a table of an enclosing query."""
 
     def has(item: exp.Expr) -> bool:
         if node.table:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def subqueries_in(nodes: Iterable[exp.Expr], scope: Scope) -> Iterator[exp.Expr]:
-    """The outermost subqueries, those of the aliases that are used too."""
+    """The outermost subqueries, including those in the aliases that are used."""
     pending, aliases = [*nodes][::-1], set[str]()
     while pending:
         node = pending.pop()
@@ -216,7 +216,7 @@ def other_people(inside: Inside, outer: Scope, node: exp.Expr, otherwise: str | 
 
 
 def match_of(test: SubqueryTest, scope: Scope, *, is_open: bool) -> Match:
-    """What the test looks for. `is_open`: no match must be told from an unknown one, since a NOT stands before it."""
+    """The match that the test looks for. `is_open`: NOT precedes the test, so "no match" must differ from "unknown"."""
     if isinstance(test.node, exp.In):
         return _member(test, scope, is_open=is_open)
     if isinstance(test.query, exp.Select) and any(map(has_aggregate, test.query.selects)):

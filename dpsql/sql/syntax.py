@@ -145,7 +145,7 @@ def names_of(aggregates: Mapping[str, AggregateFunction]) -> dict[str, str]:
 
 
 def kinds_of(names: Mapping[str, str]) -> dict[type[exp.Expr], str]:
-    """The parser's classes among them; one that stands for two functions would be answered as one of them."""
+    """The parser's classes among them; a class for two functions would be taken for one of them."""
     kinds: dict[type[exp.Expr], str] = {}
     for name, called in names.items():
         kind = exp.FUNCTION_BY_NAME.get(name)
@@ -232,7 +232,7 @@ logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
 def _duckdb() -> Dialect:
-    """DuckDB's SQL, read and written with positions as they stand.
+    """DuckDB's SQL, read and written with positions unchanged.
 
     The parser's own would count from 0 where it takes the operand of x[1] for a list, and from 1 where it knows it for
     a text; which of the two, parameters and names put in later can change on the way.
@@ -247,7 +247,7 @@ UNTRANSLATED = "PG_"
 
 
 def _postgres() -> Dialect:
-    """PostgreSQL's SQL, with formats of dates as they are written.
+    """PostgreSQL's SQL, with date formats unchanged.
 
     The parser's own would translate those codes that it knows, and keep the others as if they were plain text.
     """
@@ -366,9 +366,9 @@ def unwrapped(query: exp.Expr) -> exp.Expr:
 
 
 def written(tree: exp.Expr) -> str:
-    """The tree as a text for DuckDB; what that has no words for is refused, never left out.
+    """The tree as SQL for DuckDB; anything that DuckDB cannot express is refused, never dropped.
 
-    The tree must be nobody else's: the generator changes it.
+    The caller must not share the tree, because the generator modifies it.
     """
     try:
         return DUCKDB.generate(tree, copy=False, unsupported_level=ErrorLevel.RAISE)
@@ -407,7 +407,7 @@ def outermost(node: exp.Expr, is_wanted: Callable[[exp.Expr], bool]) -> Iterator
 
 
 def copy_in_place(query: exp.Expr) -> exp.Expr:
-    """A copy that can be taken apart, and still knows which queries stand around it."""
+    """A copy that can be modified and still has its enclosing queries."""
     copy = copied(query)
     copy.parent = query.parent
     return copy

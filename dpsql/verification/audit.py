@@ -315,7 +315,7 @@ class Auditor:
         return [self._release(sql, release, explain_release(release)) for release in calibrated.releases]
 
     def _session(self) -> Session:
-        """Each question has all of it, at a price of an epsilon and a delta: what is claimed is what is asked for."""
+        """Each query may spend the whole budget, at one epsilon and delta; the claim is the requested cost."""
         return Session(
             self.worlds[0].whole.raw,
             self.schema,

@@ -125,7 +125,7 @@ class Leases:
         return self._file
 
     def _close_if_idle(self) -> None:
-        """Closing any descriptor of a file ends all locks of the process on it, so there is one, while it is used."""
+        """Closing any descriptor of a file releases all the process's locks on it, so one is shared while in use."""
         if self._file is not None and not self._numbers:
             os.close(self._file)
             self._file = None

@@ -48,7 +48,7 @@ def places_of(schema: Schema, here: DatabaseSchema) -> dict[str, tuple[DatabaseS
 
 
 def prepare_definitions(connection: duckdb.DuckDBPyConnection, place: DatabaseSchema) -> None:
-    """Asked twice for every question: to plan it takes longer than to answer it."""
+    """Prepared because it runs twice per query, and planning takes longer than running."""
     connection.execute(
         f"PREPARE {_definitions(place)} AS "
         f"SELECT table_name, sql, database_oid FROM duckdb_tables() WHERE {place.condition}"

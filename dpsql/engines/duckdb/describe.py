@@ -1,7 +1,7 @@
 """Names, types and constraints of a data source, to draft a schema from. No value is shown.
 
-A CSV file has no types, and does not say how it is written: both are guessed from its rows, here and nowhere else.
-Whoever owns the data looks at the guesses, and declares what everybody may know.
+A CSV file states neither its types nor its format, so both are guessed from its rows, here and nowhere else.
+The data owner reviews the guesses and declares what is public.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class DuckDBEngine:
         return engine
 
     def over(self, frames: Mapping[str, Any], schema: Schema) -> DuckDBEngine:
-        """The same database, locked as it is, with frames that this connection alone sees.
+        """The same locked database, with frames that only this connection sees.
 
         Rows of people are read by `run`, which follows a charge; until then their tables are empty.
         """
@@ -302,10 +302,10 @@ class DuckDBEngine:
                 self._connection.rollback()
 
     def _parsed(self, sql: str) -> duckdb.Statement:
-        """The parse tree, which takes a third of the time of a short question. It is planned anew each time.
+        """The parse tree, cached because parsing takes a third of the time of a short query. Planning is not cached.
 
-        A tree is kept when its text comes a second time, and is known by its hash till then: a text with a salt in it
-        never comes again, so neither it nor its tree is kept.
+        A tree is kept when its text occurs a second time; until then only a hash is kept, because a text with a salt
+        never occurs again.
         """
         key = sha256(sql.encode()).digest()
         is_again = key in self._statements
@@ -336,7 +336,7 @@ def _database_without_rows(process: int) -> duckdb.DuckDBPyConnection:
 
 
 def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
-    """The type to declare for each column, given as a frame of its own. What no type can stand for is left out."""
+    """The declared type for each column, given as one-column frames. Columns without a suitable type are omitted."""
     found = {}
     with duckdb.connect(":memory:", config=SETTINGS) as connection:
         for name, frame in columns.items():
@@ -477,7 +477,7 @@ def open_file(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _sources(database: object, schema: Schema) -> dict[str, object]:
-    """Name -> frame or path. One frame or file stands for the only declared table, a file else for its own name."""
+    """Name -> frame or path. A single source is the only declared table; otherwise a file is named after itself."""
     if isinstance(database, Mapping):
         return {str(name): source for name, source in database.items()}
     if isinstance(database, str | os.PathLike) and str(database) == ":memory:":

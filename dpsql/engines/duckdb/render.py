@@ -112,7 +112,7 @@ class ProfileWriter:
         return " AND ".join(f"({one}.{key} IS NOT DISTINCT FROM {other}.{key})" for key in self.keys) or "true"
 
     def with_fences(self, rows: str) -> str:
-        """Values, or what is counted of a group's, beside its fences."""
+        """The values of a group, or their counts, together with its fences."""
         return f"{rows} LEFT JOIN _guess ON {self.same_keys(rows, '_guess')}" if self.keys else f"{rows}, _guess"
 
     def unfenced(self) -> str:
@@ -342,7 +342,7 @@ class DuckDB(Renderer):
         return super().case(replace(case, otherwise=case.branches[0][1]) if is_clamp(case) else case)
 
     def let(self, let: Let) -> str:
-        """All operands get a name: one that asks for another query's value cannot stand inside a lambda."""
+        """All operands get a name, because an operand with a subquery is not allowed inside a lambda."""
         fields = ", ".join(f"{literal(f'v{number}')}: {self.term(value)}" for number, value in enumerate(let.values))
         return f"list_extract(list_transform([{{{fields}}}], lambda {OPERANDS}: {self.term(let.body)}), 1)"
 
@@ -368,7 +368,7 @@ class DuckDB(Renderer):
 
 
 def is_clamp(case: Case) -> bool:
-    """Whether it is one of build.clamp: each value that is not NULL is in one of its branches."""
+    """Whether it is a clamp from build.clamp, where each value that is not NULL is in one branch."""
     match case:
         case Case(((Func("between", (value, Constant() as low, Constant() as high)), _), _, _), Constant(None)):
             return low.value is not None and high.value is not None and case == clamp(value, low, high)

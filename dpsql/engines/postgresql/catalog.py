@@ -43,7 +43,7 @@ ANY_DECIMAL = f"DECIMAL({WIDEST_DECIMAL},0)"
 
 @dataclass(frozen=True)
 class StoredType:
-    """Of a domain it is the type below."""
+    """The stored type; for a domain, its base type."""
 
     name: str
     digits: tuple[int, int] | None = None
@@ -52,7 +52,7 @@ class StoredType:
 
     @property
     def common(self) -> str:
-        """As all engines call it; one of its own name cannot be read as anything declared."""
+        """The engine-independent type; a type with its own name matches no declared type."""
         if self.is_enum:
             return "ENUM"
         if self.name == "numeric" and self.digits is not None and self.digits[1] == 0:
@@ -217,7 +217,7 @@ def _table(
     unique: set[str],
     references: dict[str, tuple[str, str]],
 ) -> PostgreSQLTable:
-    """Constraints do not hold for rows of tables that inherit from this one, nor for those of another server."""
+    """A table. Constraints do not cover rows of inheriting tables or of another server."""
     enforced = not (has_heirs or is_view)
     types = {column: stored for column, (stored, *_) in columns.items()}
     required = {column for column, (stored, not_null, *_) in columns.items() if not_null and not stored.may_be_nan}

@@ -177,7 +177,7 @@ class PostgreSQLEngine:
 
     @contextmanager
     def _reading(self, patience: float = 0) -> Iterator[psycopg.Connection]:
-        """One state of the database, in which the declared tables are as they were. A lost connection is made anew."""
+        """A snapshot of the database in which the declared tables are unchanged. Reconnects if necessary."""
         with self._lock:
             if self._connection.closed:
                 self._connection = _connected_again(self._url, patience)
@@ -263,7 +263,7 @@ def _prepared(connection: psycopg.Connection) -> str:
 
 
 def _try(connection: psycopg.Connection, table: str, read: str) -> None:
-    """Whether the role may read the declared columns, of no row."""
+    """Checks, without reading a row, that the role may read the declared columns."""
     try:
         with connection.transaction(force_rollback=True):
             connection.execute(f"{read} WHERE false".encode())

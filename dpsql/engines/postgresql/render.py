@@ -106,7 +106,7 @@ ORDER = "_order"
 
 
 def in_sorted_order(select: Select) -> Select:
-    """Groups of a unit that were ranked by a hash lie in its order. Grouped by it too, which changes nothing since it
+    """Groups of a unit ranked by a hash are sorted by it. Grouping by the hash too changes nothing, since it
     follows from unit and keys, they need not be sorted or hashed once more."""
     by = select.group_by
     if not by or (rows := _with_order(select.source, by)) is None:
@@ -536,7 +536,7 @@ def _meets_in_a_column(on: Term | None) -> bool:
 
 
 def _hash(value: str, kind: Known, key: str) -> str:
-    """Of 64 bits; NULL has that of some value."""
+    """A 64-bit hash; NULL has the hash of some value."""
     if isinstance(kind, Integer | Short):
         return f"hashint8extended(coalesce({value}, 0), {key})"
     if isinstance(kind, Double):

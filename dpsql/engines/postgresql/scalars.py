@@ -1,5 +1,5 @@
-"""Arithmetic of doubles that cannot fail. PostgreSQL raises where a result is too large or too small to be a double;
-here it is infinite or zero then, as IEEE 754 says, and every other result is the engine's own.
+"""Arithmetic of doubles that cannot fail. PostgreSQL raises an error if a result overflows or underflows;
+here such a result is infinite or zero, as in IEEE 754, and all other results are the engine's own.
 
 Whether a result is too large is found from operands scaled by powers of two, which is exact. All operands are short
 texts that can be written several times, or constants.

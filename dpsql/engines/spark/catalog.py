@@ -43,7 +43,7 @@ class StoredType:
 
     @property
     def common(self) -> str:
-        """As all engines call it; one of its own name cannot be read as anything declared."""
+        """The engine-independent type; a type with its own name matches no declared type."""
         if self.name == "decimal":
             precision, scale = self.digits
             return f"DECIMAL({precision},{scale})" if scale else "HUGEINT"

@@ -85,7 +85,7 @@ PROBES = {
 
 
 def own_session(database: object) -> tuple[SparkSession, Namespace]:
-    """Of a URL a session on that server; of a session another one on the same Spark, where tables are found alike."""
+    """For a URL, a session on that server; for a session, another one on the same Spark that resolves tables alike."""
     with quiet():
         if isinstance(database, str):
             url, name = _without_database(database)
@@ -227,7 +227,7 @@ class SparkEngine:
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> SparkEngine:
-        """Of a URL, the session is made anew where it was lost."""
+        """For a URL, a lost session is replaced."""
         session, place = own_session(database)
         url = database if isinstance(database, str) else None
         try:

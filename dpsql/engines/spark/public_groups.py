@@ -51,8 +51,8 @@ def looked_up(select: Select) -> Select:
 
 
 def _of_partials(condition: Term, partials: Query, alias: str) -> Term:
-    """The condition, beside that a number is none below 0 where one is counted: else Spark would look up every row
-    before it is counted, which takes longer than to count it."""
+    """The condition, with the test "not below 0" for a counted number; otherwise Spark would look up every row
+    before counting it, which takes longer than counting."""
     if isinstance(partials, Select) and partials.group_by:
         for column in partials.columns:
             if isinstance(column.value, AggFunc) and column.value.name == "count":

@@ -329,7 +329,7 @@ class Spark(ServedRenderer):
         return f"({text} LIKE {wanted} ESCAPE '{scalars.ESCAPE}')"
 
     def divided(self, operation: str, arguments: list[str], node: Func) -> str:
-        """Of wide numbers: without the remainder a quotient has no digits after the point."""
+        """Divides wide numbers, subtracting the remainder first so that the quotient is exact."""
         if operation == ">>":
             (_, bits) = node.arguments
             assert isinstance(bits, Constant)
@@ -478,7 +478,7 @@ class Spark(ServedRenderer):
         return super().query(with_all_groups(query) if isinstance(query, Select) else query)
 
     def part(self, part: CTE) -> str:
-        """Spark remakes every part, and has no words for it."""
+        """Spark recomputes every part, and cannot materialise one."""
         return super().part(replace(part, kept=None))
 
     def select(self, select: Select) -> str:
@@ -519,7 +519,7 @@ def _asks(value: Term) -> bool:
 
 
 def _in_64_bits(value: Term) -> Term | None:
-    """What a wide number is made of, where 64 bits hold it."""
+    """The 64-bit value behind a wide number, if it fits."""
     if isinstance(value, Cast) and isinstance(value.kind, Wide):
         return _in_64_bits(value.value)
     if isinstance(value, Constant) and isinstance(value.value, int) and -(2**63) <= value.value < 2**63:

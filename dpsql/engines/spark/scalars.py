@@ -54,7 +54,7 @@ def rounded(value: str) -> str:
 
 
 def raised(value: str, exponent: str) -> str:
-    """Java has no value for two powers that IEEE 754 has one for."""
+    """A power. Java gives NaN in two cases where IEEE 754 gives 1."""
     certain = f"{value} = 1D OR ({value} = -1D AND abs({exponent}) = {INFINITE})"
     return f"CASE WHEN {certain} THEN 1D ELSE power({value}, {exponent}) END"
 
@@ -326,7 +326,7 @@ def _by_letters(function: str, text: str, letters: dict[int, int]) -> str:
 
 
 def pattern(wanted: str, escape: str | None) -> str:
-    """The pattern with our own escape character, which stands before itself, % and _ alone."""
+    """The pattern with dpsql's own escape character, which precedes only itself, % and _."""
     spelled = []
     characters = iter(wanted)
     for character in characters:
@@ -357,7 +357,7 @@ def linear_pattern(wanted: str) -> str | None:
 
 
 def _pieces(wanted: str) -> list[str]:
-    """What stands between the % of a pattern, each as a regular expression."""
+    """The pieces between the % of a pattern, as regular expressions."""
     pieces = [""]
     characters = iter(wanted)
     for character in characters:
