@@ -16,7 +16,7 @@ from dpsql.intervals import NoisyColumns, for_all, half_width, interval
 from dpsql.mechanisms.bootstrap import around_all, bootstrap_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping
     from datetime import datetime
 
     import numpy as np
@@ -225,7 +225,7 @@ class Result:
         return frame
 
     @property
-    def _caveats(self) -> dict[str, Any]:
+    def _caveats(self) -> dict[Hashable | None, Any]:
         noise_only = [column.name for column in self.columns if column.noise_only]
         return {"noise_only": noise_only, "notes": list(self.notes)}
 

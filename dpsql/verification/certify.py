@@ -204,7 +204,7 @@ class CorpusQuestion:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def questions(files: dict[str, CaseFile]) -> Iterator[CorpusQuestion]:
+def questions(files: Mapping[str, CaseFile]) -> Iterator[CorpusQuestion]:
     for name, file in files.items():
         for case in file.cases:
             yield CorpusQuestion(name, "cases", case.sql, tuple(case.parameters), case.options)
