@@ -428,8 +428,8 @@ class Auto(Gdp):
 class Mixed(Gdp):
     """The two rules of `auto`, or a share of epsilon for pure releases and the rest for others.
 
-    Pure releases before the first other one set a cap that costs nothing to choose. Later ones have a few fixed caps; it
-    is not known in advance which of them will hold, so each has a share of the delta. Most queries use only Gaussian
+    Pure releases before the first other one set a cap that costs nothing to choose. Later ones have a few fixed caps;
+    it is not known in advance which of them will hold, so each has a share of the delta. Most queries use only Gaussian
     noise, so its rule has most of the delta.
     """
 
