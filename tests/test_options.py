@@ -38,6 +38,7 @@ VALUES: dict[str, tuple[str, object]] = {
     "bounding": ("l2_clip", "l2_clip"),
     "weights": ("n=2,total=0.5", {"n": 2, "total": 0.5}),
     "diagnose": ("", True),
+    "empty_groups": ("hide", "hide"),
     "fresh": ("", True),
 }
 Asked = Callable[[], dict[str, Any]]

@@ -303,10 +303,7 @@ def number(value: float | None, digits: int = 2) -> str:
 def budget_bar(conn: Connection) -> str:
     spent = conn.budget.spent.epsilon
     full = round(BAR * spent / EPSILON)
-    basic = conn.budget.basic.epsilon
-    return (
-        f"budget [{'#' * full}{'.' * (BAR - full)}] {spent:.3f} of {EPSILON:g} spent (basic composition: {basic:.1f})"
-    )
+    return f"budget [{'#' * full}{'.' * (BAR - full)}] {spent:.3f} of {EPSILON:g} spent"
 
 
 def show_refusals(conn: Connection) -> None:

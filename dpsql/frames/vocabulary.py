@@ -207,7 +207,7 @@ class Vocabulary(ABC):
     _keys: tuple[Key, ...] = ()
 
     def count(self, column: str | None = None, **options: Unpack[QueryOptions]) -> FrameAnswer:
-        """The number of rows, or of rows where the column is not missing.
+        """The number of rows, or of rows where the column is not NULL.
 
         Args:
             column: the column that may be missing.

@@ -21,8 +21,10 @@ from dpsql.expressions.narrow import is_clamped
 from dpsql.expressions.properties import range_of
 from dpsql.expressions.tree import Call, properties_of
 from dpsql.intervals import for_all
+from dpsql.limits import LONGEST_COPIED
 from dpsql.pipeline.allocate import AUTO_BOUNDS, DIAGNOSING
 from dpsql.pipeline.auto_bounds import format_clipped
+from dpsql.relation.widths import LETTERS_COPIED, cuts_keys
 from dpsql.relation.work import heaviest_counted
 from dpsql.result import asked_on
 from dpsql.sql.syntax import reads_all_groups
@@ -151,6 +153,8 @@ def heavy_unit_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
 def _left_out(release: Release) -> Iterator[str]:
     if (most := heaviest_counted(release.aggregate.source)) is not None:
         yield f"people with more than {most:,} rows are left out, because the query multiplies each person's rows"
+    if cuts_keys(release.aggregate):
+        yield f"keys of more than {LONGEST_COPIED} bytes are cut to {LETTERS_COPIED} letters, for the same reason"
 
 
 def constant_note(releases: Sequence[CalibratedRelease]) -> Iterator[str]:

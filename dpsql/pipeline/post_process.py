@@ -256,8 +256,8 @@ def _column(
 
 
 def _is_noise_only(output: Output, calibrated: Calibrated) -> bool:
-    """Whether a noisy column reads a release that may be biased; if it is not known which one it reads, any may be."""
-    if output.estimate is None and not output.replicate and not output.lost:
+    """Whether a column with an error reads a release that may be biased; if it is not known which one, any may be."""
+    if output.estimate is None and not output.replicate:
         return False
     read = calibrated.releases if output.release is None else [calibrated.releases[output.release]]
     return any(is_noise_only(part.planned.release) for part in read)

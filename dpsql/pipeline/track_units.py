@@ -26,6 +26,7 @@ from dpsql.relation.facts import ColumnFacts, facts_of
 from dpsql.relation.relation import CrossUnitJoin, Filter, Project
 from dpsql.relation.sql import listed_keys_sql, relation_sql, rows_per_unit
 from dpsql.relation.units import bounding_scans, different_units, one_row_per_unit, parts_of, reads_unit, scans_of
+from dpsql.relation.widths import check_copied
 from dpsql.relation.work import bound_work, heaviest_counted
 from dpsql.sql.rows import reads_release
 from dpsql.sql.syntax import aggregates
@@ -142,6 +143,7 @@ def _track(
     above = (*aggregate.keys, *(argument for call in aggregate.calls for argument in call.arguments))
     source, answers_met = bound_work(aggregate.source, above, lambda sql: _counted(sql, resolved, public))
     aggregate = replace(aggregate, source=source)
+    check_copied(aggregate)
     facts = facts_of(source)
     domain: Domain | ListedKeys | None
     if aggregate.listed is None:

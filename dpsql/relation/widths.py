@@ -4,8 +4,9 @@
     SELECT DISTINCT s, x FROM t, RANGE(10000) r(x)    one text is held 10,000 times
 
 A text has at most LONGEST_TEXT bytes where it is read (scan_sql.py). All texts made of one row may be MOST_TEXT times
-as long. Where a row is multiplied into more than MOST_COPIES, texts that may be longer than LONGEST_COPIED are not
-read, and what is computed above has at most WIDEST_COPIED bytes in a row. docs/proofs/work.md.
+as long. Where a row is multiplied into more than MOST_COPIES, texts longer than LONGEST_COPIED are cut: as a key of
+groups, and to be counted, but nothing else may read them. What is computed above has at most WIDEST_COPIED bytes in a
+row. docs/proofs/work.md.
 """
 
 from __future__ import annotations
@@ -44,11 +45,14 @@ if TYPE_CHECKING:
 
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression, Known
+    from dpsql.relation.relation import Aggregate
 
 NUMBER_BYTES = 16
 NUMBER_LETTERS = 64
 """The most bytes of a number, a date or a truth value that is written as text."""
 LETTER_BYTES = 4
+LETTERS_COPIED = LONGEST_COPIED // LETTER_BYTES
+"""The letters that are left of a text that is cut."""
 
 # -- texts made of one row ---------------------------------------------------------------------------------------------
 
@@ -142,7 +146,7 @@ def _is_open_text(properties: Properties) -> bool:
 
 
 def shortened(relation: Relation) -> Relation:
-    """The same rows; longer texts than may be copied are NULL. Who reads one that may be longer is refused."""
+    """The same rows; longer texts than may be copied are cut."""
     known = facts_of(relation).any_row
     if not _cut(relation):
         return relation
@@ -162,7 +166,8 @@ def _short(name: str, properties: Properties) -> Expression:
         return column
     size = Call(FUNCTIONS["STRLEN"], (column,), Integer())
     fits = Call(FUNCTIONS["<="], (size, Literal(LONGEST_COPIED, Integer())), Boolean())
-    return Call(FUNCTIONS["CASE"], (fits, column, Literal(None, Text())), Text())
+    beginning = Call(FUNCTIONS["LEFT"], (column, Literal(LETTERS_COPIED, Integer())), Text())
+    return Call(FUNCTIONS["CASE"], (fits, column, beginning), Text())
 
 
 def _longest(expression: Expression, source: Relation) -> float:
@@ -203,16 +208,30 @@ def _longest_column(name: str, relation: Relation) -> float:
     return math.inf
 
 
-def check_copied(relation: Relation, above: Iterable[Expression]) -> None:
-    """Refuses to read a text of multiplied rows that may be longer than may be copied."""
+def check_copied(aggregate: Aggregate) -> None:
+    """Refuses to read a text of multiplied rows that may be cut, other than as a key, or to count it."""
+    read: list[Expression] = [key for key in aggregate.keys if not isinstance(key, Column)]
+    for call in aggregate.calls:
+        is_counted = call.name == "COUNT" and not call.distinct
+        read += [value for value in call.arguments if not (is_counted and isinstance(value, Column))]
+    if cut := _cut_texts(aggregate.source, read):
+        raise _too_long(aggregate.source, read, cut)
+
+
+def cuts_keys(aggregate: Aggregate) -> bool:
+    """Whether a text that may be cut is a key."""
+    return bool(_cut_texts(aggregate.source, aggregate.keys))
+
+
+def _cut_texts(relation: Relation, above: Iterable[Expression]) -> set[str]:
+    """The columns that are read and may be cut."""
+    found: set[str] = set()
     for light, read in _light_units_read(relation, names_read(*above)):
-        source = light.source
-        if isinstance(source, Project):
-            known = facts_of(source.source).any_row
-            made = dict(source.columns)
-            cut = {name for name in _cut(source.source) & read if made.get(name) == _short(name, known[name])}
-            if cut:
-                raise _too_long(relation, above, cut)
+        if isinstance(light.source, Project):
+            below_cut = light.source.source
+            known, made = facts_of(below_cut).any_row, dict(light.source.columns)
+            found |= {name for name in _cut(below_cut) & read if made.get(name) == _short(name, known[name])}
+    return found
 
 
 def _too_long(relation: Relation, above: Iterable[Expression], names: set[str]) -> Unsupported:
@@ -222,7 +241,7 @@ def _too_long(relation: Relation, above: Iterable[Expression], names: set[str]) 
         f"the query multiplies a person's rows, and then reads a text that may have more than {LONGEST_COPIED} bytes",
         at=next((place for place in places if place is not None), None),
         hint=f"in a subquery, before its rows are multiplied, filter by the text or select "
-        f"LEFT(text, {LONGEST_COPIED // LETTER_BYTES}); or let the data owner declare its values",
+        f"LEFT(text, {LETTERS_COPIED}); or let the data owner declare its values",
     )
 
 

@@ -41,7 +41,7 @@ from dpsql.relation.relation import (
 )
 from dpsql.relation.sql import most_matches_sql, rows_per_unit
 from dpsql.relation.units import is_tracked, joined, one_row_per_unit, parts_of
-from dpsql.relation.widths import check_copied, check_texts, check_width, shortened
+from dpsql.relation.widths import check_texts, check_width, shortened
 from dpsql.schema.types import Text
 
 if TYPE_CHECKING:
@@ -115,7 +115,6 @@ def bound_work(
         if worst.most_rows < FEWEST_ROWS_OF_ONE:
             raise _too_much(worst)
         bounded = _decided(bounded, worst.most_rows)
-        check_copied(bounded, above)
         check_width(bounded, above)
     return bounded if bounding.steps or heaviest_counted(bounded) else relation, tuple(bounding.presumed)
 

@@ -43,7 +43,7 @@ def people_shown(query: exp.Expr, problem: str, schema: Schema) -> tuple[str, ex
     if table is None:
         return problem, query, AGGREGATE_FIRST
     declared = f"; DESCRIBE {format_name(table)} lists its columns" if schema.table(table) is not None else ""
-    return problem, query, f"let it aggregate: SELECT COUNT(*) FROM {format_name(table)}{declared}"
+    return problem, query, f"aggregate: SELECT COUNT(*) FROM {format_name(table)}{declared}"
 
 
 def _counted(select: exp.Expr) -> str:

@@ -291,7 +291,7 @@ def test_a_filter_is_found_by_name(name):
 
 
 def test_an_unknown_composition_is_refused():
-    with pytest.raises(ProgrammingError, match="no composition 'renyi'") as caught:
+    with pytest.raises(ProgrammingError, match="unknown composition 'renyi'") as caught:
         filter_named("renyi", Fraction(1), DELTA)
     assert '"gdp"' in caught.value.hint
 

@@ -86,11 +86,11 @@ def reseal(path, number, **changes):
 @pytest.mark.parametrize(
     ("number", "changes", "reason"),
     [
-        (3, {"event": PureRelease(Fraction(1, 10**6)).to_json()}, "running sums"),
-        (3, {"event": None}, "running sums"),
+        (3, {"event": PureRelease(Fraction(1, 10**6)).to_json()}, "running totals"),
+        (3, {"event": None}, "running totals"),
         (3, {"event": '{"event":"Novelty"}'}, "cannot be read"),
         (3, {"epsilon": "a lot"}, "cannot be read"),
-        (4, {"charge": 2}, "no charge"),
+        (4, {"charge": 2}, "not a charge"),
         (1, {"epsilon": "1/10"}, "more than the budget"),
         (2, {"epsilon": "1/10"}, "more than the budget"),
     ],

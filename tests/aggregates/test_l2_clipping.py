@@ -204,7 +204,7 @@ def test_pure_noise_does_not_fit(raw: duckdb.DuckDBPyConnection, session: dpsql.
         with pytest.raises(dpsql.ProgrammingError, match="not enough for"):
             session.explain(sql, bounding="l2_clip", mechanism=mechanism)
     without = dpsql.connect(raw, schema=SCHEMA, budget=1, ledger=":memory:")
-    with without, pytest.raises(dpsql.ProgrammingError, match="needs a delta"):
+    with without, pytest.raises(dpsql.ProgrammingError, match="needs Gaussian noise"):
         without.explain(sql, bounding="l2_clip")
     assert session.explain(sql, accuracy=5000, bounding="l2_clip").mechanism == "gaussian"
 

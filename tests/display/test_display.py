@@ -73,7 +73,7 @@ def test_an_answer_has_values_errors_bars_and_a_receipt(shop: dpsql.Connection) 
     assert page.text.count(width) == 4
     assert [value for name, value in page.attributes if name == "class"].count("dp-bar") == 4
     left = f"ε {shop.budget.remaining.epsilon:.4g} left"
-    assert f"cost ε 2, δ 9.25e-07 · {cur.receipt.mechanism} noise, ± at 95 % · {left}" in page.text
+    assert f"cost ε 2 · {cur.receipt.mechanism} noise, ± at 95 % · {left}" in page.text
     assert shown(cur.result).text == page.text
 
 

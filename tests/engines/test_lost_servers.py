@@ -255,7 +255,7 @@ def test_what_may_not_be_read_any_more_costs_nothing(server: Server, change: str
         try:
             with pytest.raises(dpsql.OperationalError, match="is gone, or can no longer be read") as caught:
                 connection.execute(QUICKLY)
-            assert "connect again" in str(caught.value)
+            assert "reconnect" in str(caught.value)
         finally:
             server.ask(back)
         assert states(connection) == []

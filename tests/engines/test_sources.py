@@ -682,6 +682,6 @@ def test_what_the_engine_does_not_understand_is_refused_before_the_charge() -> N
         engine = conn.session.environment.engine
         rendered = engine.render
         engine.render = lambda query, blanks=None: rendered(query, blanks).replace("(", "no_such(")  # type: ignore[misc]
-        with pytest.raises(dpsql.Unsupported, match="does not understand"):
+        with pytest.raises(dpsql.Unsupported, match="does not accept the SQL"):
             conn.execute("SELECT COUNT(*) FROM t")
         assert conn.budget.spent.epsilon == 0

@@ -245,7 +245,7 @@ PRICES = [
 @pytest.mark.parametrize(("sql", "price"), PRICES)
 def test_prices(conn: dpsql.Connection, sql: str, price: str) -> None:
     before = conn.budget.spent.epsilon
-    explained = conn.explain(sql)
+    explained = conn.explain(sql, fresh=True)
     answer = conn.execute(sql, fresh=True)
     assert (answer.receipt.epsilon == 0) == (conn.budget.spent.epsilon == before) == (price == FREE)
     assert (explained.cost.epsilon == 0) == (price == FREE)
@@ -313,7 +313,8 @@ def test_explain_says_which_case_it_is(conn: dpsql.Connection) -> None:
     assert free.cost.epsilon == 0
     assert '"smoker" (kary, epsilon 1 per report): counted exactly, then de-biased; free' in str(free)
     assert [part.is_free for part in free.reports] == [True]
-    mixed = conn.explain("SELECT smoker, COUNT(*) AS n FROM people WHERE age > 40 GROUP BY smoker", epsilon=0.5)
+    sql = "SELECT smoker, COUNT(*) AS n FROM people WHERE age > 40 GROUP BY smoker"
+    mixed = conn.explain(sql, epsilon=0.5, fresh=True)
     assert mixed.cost.epsilon == 0.5
     assert "the query also reads private columns, so report counts get noise" in str(mixed)
     assert "intervals() cover both errors" in mixed._repr_html_()

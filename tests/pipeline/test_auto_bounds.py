@@ -321,7 +321,7 @@ def test_a_plan_finds_bounds(raw: duckdb.DuckDBPyConnection) -> None:
         ("SELECT SUM(amount) FROM orders", {"accuracy": 50}, "finds its own bounds"),
         ("SELECT COUNT(*) FROM orders", {"epsilon": 1, "diagnose": True}, "diagnose=True"),
         ("SELECT MEDIAN(amount) FROM orders", {"epsilon": 1, "mechanism": "smooth"}, 'mechanism="smooth"'),
-        ("SELECT SUM(fixed) FROM orders", {"epsilon": 1, "bounds": (0, 5)}, 'bounds= is "auto"'),
+        ("SELECT SUM(fixed) FROM orders", {"epsilon": 1, "bounds": (0, 5)}, 'bounds= can only be "auto"'),
         ("SELECT SUM(fixed) FROM orders", {"epsilon": 1, "max_groups": "many"}, "whole number of at least 1"),
     ],
 )

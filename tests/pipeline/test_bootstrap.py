@@ -272,7 +272,7 @@ def test_large_answers_are_given_without_bars() -> None:
 
 def test_every_door_shows_them() -> None:
     result = asked(f"SELECT region, n, n * 2 AS twice FROM {BY_REGION}")
-    assert str(result).count("±") == 6
+    assert str(result).count("±") == 6 + 2, "of six numbers, and of two columns whose error is that of the noise only"
     assert result._repr_html_().count('class="dp-bar"') == 6
     assert list(result.intervals()) == ["region", "n", "n_low", "n_high", "twice", "twice_low", "twice_high"]
 

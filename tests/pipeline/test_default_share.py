@@ -45,10 +45,10 @@ def test_ten_use_the_session_up(composition: str, delta: float, sql: str, shop_d
 def test_a_count_has_the_error_that_ten_of_them_can_have(shop_database: Any, shop_schema: Any) -> None:
     with opened(shop_database, shop_schema) as connection:
         explained = connection.explain(COUNT.format(0))
-        assert explained.columns[0].half_width == 26
+        assert explained.columns[0].half_width == 27
         assert explained.share == pytest.approx(0.1, rel=1e-3)
         assert "10.00% of the budget" in str(explained)
-        assert connection.explain(COUNT.format(0), epsilon=0.1).columns[0].half_width == 72
+        assert connection.explain(COUNT.format(0), epsilon=0.1).columns[0].half_width == 73
 
 
 def test_a_statistic_takes_no_more_than_a_measure(shop_database: Any, shop_schema: Any) -> None:

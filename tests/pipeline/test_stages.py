@@ -91,7 +91,7 @@ def test_a_free_stage_that_runs_twice_gives_the_same(
     read = {table.name for sql in watching.free for table in sqlglot.parse_one(sql, read="duckdb").find_all(exp.Table)}
     private = {table.name for table in session.environment.schema.tables.values() if not table.is_public}
     assert not read & private
-    assert read or name == "clinic", "public rows are joined in the others"
+    assert read or name == "clinic" or (name, part) == ("shop", 0), "public rows are joined in the others"
 
 
 def test_what_stages_give_is_compared_with_its_trees(shop: dpsql.Connection) -> None:

@@ -261,5 +261,5 @@ def test_what_is_no_accuracy(accuracy: object, shop: dpsql.Connection) -> None:
 
 
 def test_either_a_price_or_an_accuracy(shop: dpsql.Connection) -> None:
-    with pytest.raises(dpsql.ProgrammingError, match="say one"):
+    with pytest.raises(dpsql.ProgrammingError, match="give one"):
         shop.explain(COUNT, accuracy=50, epsilon=0.1)

@@ -285,7 +285,7 @@ def test_rows_of_a_rollup_add_up(wide: Any) -> None:
 def test_explain_says_how_exact_each_level_is(wide: Any) -> None:
     _, connection = wide
     text = str(connection.explain("SELECT a, COUNT(*) AS n FROM t GROUP BY ROLLUP (a)", epsilon=1, mechanism="laplace"))
-    assert "column     n: at most, at 95 %: ± 3 by a; ± 21 in all" in text
+    assert "column     n: at most, at 95 %: ± 3 by a; ± 21 overall" in text
     assert "total      of all groups: measured separately; noise with standard deviations 9.891" in text
 
 

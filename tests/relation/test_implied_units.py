@@ -52,7 +52,7 @@ def test_the_key_of_an_order_says_whose_its_lines_are(sql: str, expected: int) -
 
 
 def test_a_key_that_two_orders_may_have_leads_nowhere() -> None:
-    with pytest.raises(dpsql.SchemaError, match=r'nothing keeps "orders\.id" unique'):
+    with pytest.raises(dpsql.SchemaError, match=r'nothing enforces that "orders\.id" is unique'):
         session(key="")
 
 

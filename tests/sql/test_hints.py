@@ -120,6 +120,6 @@ def hint_for(sql: str, session: dpsql.Connection) -> str | None:
     try:
         session.explain(sql)
     except dpsql.Error as error:
-        found = HINT.search(str(error).replace("let it aggregate:", "write"))
+        found = HINT.search(str(error).replace("aggregate:", "write"))
         return found[1] if found else str(error)
     return None

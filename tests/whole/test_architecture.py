@@ -155,7 +155,7 @@ STATEFUL = {
 }
 BUILDERS = {"dpsql.expressions", "dpsql.relation", "dpsql.aggregates", "dpsql.engine_sql"}
 ENGINE_WORDS = re.compile(
-    r"TRY_?CAST\(|HUGEINT|\bhash\(|\blist_\w+|COLLATE|IS (NOT )?DISTINCT FROM \{|isfinite|SELECT .*FROM \("
+    r"TRY_?CAST\(|HUGEINT|\bhash\(|\blist_\w+|COLLATE [\"{]|IS (NOT )?DISTINCT FROM \{|isfinite|SELECT .*FROM \("
 )
 MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_CALLS = {

@@ -66,7 +66,7 @@ QUESTIONS: list[tuple[str, type[dpsql.Error], str]] = [
     ("SELECT COUNT(*) FROM orders WHERE note = 'open", SYNTAX, "quotes"),
     ("SELECT", PROGRAMMING, ""),
     ("SELECT COUNT(*) FROM orders GROUP BY", SYNTAX, "GROUP BY"),
-    ("hello", SYNTAX, "not a question"),
+    ("hello", SYNTAX, "not a query"),
     # what changes something
     ("DELETE FROM orders", UNSUPPORTED, "DELETE"),
     ("INSERT INTO orders VALUES (1)", UNSUPPORTED, "INSERT"),
@@ -130,7 +130,7 @@ QUESTIONS: list[tuple[str, type[dpsql.Error], str]] = [
     ("SELECT STRING_AGG(note) FROM orders", UNSUPPORTED, ""),
     ("SELECT LIST(amount) FROM orders", UNSUPPORTED, ""),
     ("SELECT FIRST(amount) FROM orders", UNSUPPORTED, "FIRST"),
-    ("SELECT SUM(SUM(amount)) FROM orders", PROGRAMMING, "inside another"),
+    ("SELECT SUM(SUM(amount)) FROM orders", PROGRAMMING, "cannot be nested"),
     ("SELECT SUM(amount ORDER BY day) FROM orders", UNSUPPORTED, ""),
     ("SELECT COUNT(*) FROM orders WHERE COUNT(*) > 1", UNSUPPORTED, "COUNT"),
     # functions

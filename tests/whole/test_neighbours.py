@@ -324,7 +324,7 @@ def test_a_view_leads_to_nobody() -> None:
     raw.execute(TWO_OWNERS.format(key=" UNIQUE", id=OWN))
     raw.execute("ALTER TABLE visits RENAME TO kept; CREATE VIEW visits AS FROM kept")
     tables = PATH["tables"] | {"visits": PATH["tables"]["visits"] | {"view": "trusted"}}  # type: ignore[operator,index]
-    with pytest.raises(dpsql.SchemaError, match="nothing keeps"):
+    with pytest.raises(dpsql.SchemaError, match="nothing enforces"):
         dpsql.connect(raw, schema=PATH | {"tables": tables}, budget=1)
 
 
