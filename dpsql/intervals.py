@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpsql.aggregates.estimate import Linear, Ratio, Reported, SmoothFunction, WithError
 from dpsql.mechanisms import combined
-from dpsql.mechanisms.noise import Noise
+from dpsql.mechanisms.additive import Noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -15,7 +15,7 @@ from dpsql.listing import counts, person_of
 from dpsql.owner.check import Finding, as_text, check_complete, check_copied, check_links, inspect_rows
 from dpsql.owner.scaffold import PUBLIC, Chosen, measures, missing, schema_text
 from dpsql.schema import Schema, Table, load_schema, parse_type
-from dpsql.schema.read_yaml import read_yaml
+from dpsql.schema.load import read_yaml
 
 
 def begin_schema(data: str, out: Path | None, unit: list[str], *, asks: bool) -> CommandReport:

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, assert_never
 
 from dpsql.engine_sql.build import NULL
-from dpsql.engine_sql.operations import OPERATIONS
 from dpsql.engine_sql.tree import (
+    OPERATIONS,
     AggFunc,
     Alias,
     AroundRank,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dpsql.mechanisms.additive import Noise
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.mechanisms.k_norm import KNormNoise
 from dpsql.mechanisms.laplace import LaplaceNoise
-from dpsql.mechanisms.noise import Noise
 
 __all__ = ["GaussianNoise", "KNormNoise", "LaplaceNoise", "Noise"]

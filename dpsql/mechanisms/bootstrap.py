@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.mechanisms.additive import Box
-    from dpsql.mechanisms.noise import Noise
+    from dpsql.mechanisms.additive import Box, Noise
     from dpsql.sampling import Randomness
 
 # -- replayed interval -------------------------------------------------------------------------------------------------

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpsql.mechanisms.additive import Box
+from dpsql.mechanisms.additive import Box, Noise
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.mechanisms.k_norm import KNormNoise, coordinate_kurtosis, coordinate_variance, drawn_together, gamma_series
-from dpsql.mechanisms.noise import Noise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,12 +17,12 @@ import numpy as np
 from dpsql.accounting.events import Composed, Event, Laplace
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import local_sensitivity, smooth_sensitivity
+from dpsql.mechanisms.additive import LARGEST_STD
 from dpsql.mechanisms.draw import Refund, matched_moves, means, most_frequent, whole
 from dpsql.mechanisms.draw_statistics import MOST_RANKS, Around
 from dpsql.mechanisms.exponential import share
 from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.mechanisms.local_sensitivity import smooth_reach
-from dpsql.mechanisms.noise import LARGEST_STD
 from dpsql.mechanisms.propose_test_release import StabilityTest
 
 if TYPE_CHECKING:

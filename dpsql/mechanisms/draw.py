@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.events import Event
     from dpsql.aggregates.measure import Average, Grid, Matched
-    from dpsql.mechanisms.noise import Noise
+    from dpsql.mechanisms.additive import Noise
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from dpsql.accounting.events import ApproximateRelease, Composed, Event, Free, G
 from dpsql.accounting.exact import root_up
 from dpsql.accounting.filters import Basic, Filter, Zcdp, filter_named
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Calibration, Share, joint_part, joint_shares
-from dpsql.mechanisms.noise import Noise
+from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Calibration, Noise, Share, joint_part, joint_shares
 from dpsql.sampling import rounded_gaussian
 
 if TYPE_CHECKING:

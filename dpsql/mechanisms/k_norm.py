@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpsql.mechanisms.additive import Box, PureMechanism
-from dpsql.mechanisms.noise import Noise
+from dpsql.mechanisms.additive import Box, Noise, PureMechanism
 from dpsql.sampling import rounded_box
 
 if TYPE_CHECKING:

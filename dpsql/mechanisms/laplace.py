@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpsql.accounting.events import Event, Laplace
-from dpsql.mechanisms.additive import Box, PureMechanism
-from dpsql.mechanisms.noise import Noise
+from dpsql.mechanisms.additive import Box, Noise, PureMechanism
 from dpsql.sampling import discrete_laplace
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from math import expm1
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import ApproximateRelease, Event, PureRelease
+from dpsql.mechanisms.additive import SAFETY
 from dpsql.mechanisms.local_sensitivity import LEAST_B
-from dpsql.mechanisms.noise import SAFETY
 from dpsql.sampling import gaussian, rounded_real
 
 if TYPE_CHECKING:

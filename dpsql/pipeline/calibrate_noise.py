@@ -7,6 +7,7 @@ mechanisms of their own. mechanisms/registry.py lists all of them. docs/proofs/c
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -22,8 +23,8 @@ from dpsql.aggregates.estimate import noise_of
 from dpsql.aggregates.format import quantum_of
 from dpsql.aggregates.release import LEVEL
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.additive import LARGEST_STD
 from dpsql.mechanisms.draw import Refund, Terms
-from dpsql.mechanisms.noise import LARGEST_STD
 from dpsql.mechanisms.registry import draw_for, mechanism_for
 from dpsql.pipeline.choose_mechanism import (
     NoisePlan,
@@ -39,7 +40,6 @@ from dpsql.pipeline.choose_mechanism import (
 )
 from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.pipeline.identity import fingerprint_of, subject_of
-from dpsql.pipeline.stored_answers import NoiseTerms
 from dpsql.pipeline.target_accuracy import mechanisms_meeting
 from dpsql.relation.units import memoized_on_node
 
@@ -62,6 +62,36 @@ PASSING = 0.98
 """The two-sided level of the noise in a test."""
 MOST_WORK = 1 << 25
 """The most numbers that all public groups together may need, whatever the data: some seconds of work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseTerms:
+    """What the noise of a query follows from. Calibrated on the same terms, a later query finds the stored answer."""
+
+    mechanism: str
+    epsilon: Fraction
+    statistic_epsilon: Fraction
+    delta: Fraction | None
+    """The delta that the query named."""
+    reserved: Fraction
+    """The delta of each partition selection and each test."""
+    parts: tuple[tuple[Fraction, ...], ...]
+    """The part of the measures' budget that each measure of each release has."""
+
+    def to_json(self) -> str:
+        return json.dumps(vars(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> NoiseTerms:
+        found = json.loads(text)
+        return cls(
+            mechanism=found["mechanism"],
+            epsilon=Fraction(found["epsilon"]),
+            statistic_epsilon=Fraction(found["statistic_epsilon"]),
+            delta=None if found["delta"] is None else Fraction(found["delta"]),
+            reserved=Fraction(found["reserved"]),
+            parts=tuple(tuple(map(Fraction, release)) for release in found["parts"]),
+        )
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.measure import Statistic
     from dpsql.aggregates.release import Bounded
     from dpsql.intervals import NoisyColumns
-    from dpsql.mechanisms.additive import AdditiveMechanism, Calibration
-    from dpsql.mechanisms.noise import Noise
+    from dpsql.mechanisms.additive import AdditiveMechanism, Calibration, Noise
     from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.plan_query import Planned, PlannedRelease
 

@@ -1,4 +1,4 @@
-"""What the ledger stores of an answer: the noisy table, one list per column, and the terms of its noise.
+"""What the ledger stores of an answer: the noisy table, one list per column.
 
 Large integer columns are stored as bytes, because writing out their digits would take longer than drawing them.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,36 +62,3 @@ def _read(encoded: str) -> list[Any]:
     data = base64.b64decode(encoded.removeprefix(OF_SHORT))
     values: list[Any] = np.frombuffer(data, dtype=SHORT if encoded.startswith(OF_SHORT) else LONG).tolist()
     return values
-
-
-# -- terms -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoiseTerms:
-    """What the noise of a query follows from. Calibrated on the same terms, a later query finds the stored answer."""
-
-    mechanism: str
-    epsilon: Fraction
-    statistic_epsilon: Fraction
-    delta: Fraction | None
-    """The delta that the query named."""
-    reserved: Fraction
-    """The delta of each partition selection and each test."""
-    parts: tuple[tuple[Fraction, ...], ...]
-    """The part of the measures' budget that each measure of each release has."""
-
-    def to_json(self) -> str:
-        return json.dumps(vars(self), default=str)
-
-    @classmethod
-    def from_json(cls, text: str) -> NoiseTerms:
-        found = json.loads(text)
-        return cls(
-            mechanism=found["mechanism"],
-            epsilon=Fraction(found["epsilon"]),
-            statistic_epsilon=Fraction(found["statistic_epsilon"]),
-            delta=None if found["delta"] is None else Fraction(found["delta"]),
-            reserved=Fraction(found["reserved"]),
-            parts=tuple(tuple(map(Fraction, release)) for release in found["parts"]),
-        )

@@ -32,7 +32,7 @@ Opener = Callable[[Tables, random.Random, Path], tuple[str, dict[str, Any]]]
 def in_postgresql(url: str, stack: ExitStack) -> Opener:
     import psycopg
 
-    from dpsql.engines.postgresql.certification import TYPES
+    from dpsql.engines.postgresql.engine import TYPES_OF_DUCKDB
 
     numbers = itertools.count()
 
@@ -41,7 +41,7 @@ def in_postgresql(url: str, stack: ExitStack) -> Opener:
         with psycopg.connect(place, autocommit=True) as connection:
             for name, rows in tables.items():
                 columns = ", ".join(f"{column} {kind}" for column, kind in TABLES[name].items())
-                for theirs, ours in TYPES.items():
+                for theirs, ours in TYPES_OF_DUCKDB.items():
                     columns = re.sub(theirs, ours, columns)
                 connection.execute(f"CREATE TABLE {name} ({columns})".encode())
                 with connection.cursor().copy(f"COPY {name} FROM STDIN".encode()) as copy:

@@ -1,6 +1,6 @@
 """Every operation that engines are asked for is run on extreme values: it fails on no row, and keeps its rule.
 
-The rules stand in dpsql/engine_sql/operations.py. What is expected here is computed by Python, on the same values;
+The rules stand in dpsql/engine_sql/tree.py. What is expected here is computed by Python, on the same values;
 where a rule refers to DuckDB itself, that nothing fails is all that is asked of DuckDB, and the same values of others.
 What an engine has no words for is listed by name.
 """
@@ -36,9 +36,10 @@ from dpsql.engine_sql.build import (
     short_total,
     total,
 )
-from dpsql.engine_sql.operations import FOLDS, OPERATIONS
 from dpsql.engine_sql.tree import (
     CTE,
+    FOLDS,
+    OPERATIONS,
     AggFunc,
     Alias,
     Blank,

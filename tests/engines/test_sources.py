@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.engines.duckdb.describe import describe
+from dpsql.engines.duckdb.catalog import describe
 
 COLUMNS: dict[str, Any] = {
     "u": "integer",

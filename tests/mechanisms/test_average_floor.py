@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.allocation import least_geometric_mean
+from dpsql.pipeline.allocate import least_geometric_mean
 
 HALF_WIDTH = 1.0
 DRAWS = 100_000

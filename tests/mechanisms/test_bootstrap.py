@@ -7,13 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.additive import Box
+from dpsql.mechanisms.additive import Box, Noise
 from dpsql.mechanisms.bootstrap import REPLICATES, bootstrap_interval, quantiles, redrawn
 from dpsql.mechanisms.combined import Combined
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.mechanisms.k_norm import KNormNoise, drawn_together
 from dpsql.mechanisms.laplace import LaplaceNoise
-from dpsql.mechanisms.noise import Noise
 from dpsql.sampling import RepeatableRandomness
 
 NOISES = (

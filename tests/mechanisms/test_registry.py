@@ -14,9 +14,8 @@ import dpsql
 from dpsql.accounting.filters import filter_named
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.aggregates.measure import Average, Matched, Mode, Quantile
-from dpsql.mechanisms.additive import Allowance, Box, PureMechanism, Share
+from dpsql.mechanisms.additive import Allowance, Box, Noise, PureMechanism, Share
 from dpsql.mechanisms.laplace import LaplaceNoise
-from dpsql.mechanisms.noise import Noise
 from dpsql.mechanisms.registry import ADDITIVE, MECHANISMS, Mechanism
 
 SCHEMA = {

@@ -13,7 +13,7 @@ import pytest
 from sqlglot import TokenType
 
 import dpsql
-from dpsql.pipeline.plan_cache import LONGEST_KEPT, MOST_KEPT, PlanCache
+from dpsql.pipeline.environment import LONGEST_KEPT, MOST_KEPT, PlanCache
 from dpsql.pipeline.plan_query import Planned
 from dpsql.pipeline.stages import compile_question, plan_question
 from dpsql.sql.syntax import DUCKDB

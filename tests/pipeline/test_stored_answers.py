@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.pipeline.stored_answers import MANY, NoiseTerms, as_text, from_text
+from dpsql.pipeline.calibrate_noise import NoiseTerms
+from dpsql.pipeline.stored_answers import MANY, as_text, from_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -158,7 +158,7 @@ def skip_the_group_bound(patch: pytest.MonkeyPatch) -> None:
 
 
 def show_every_group(patch: pytest.MonkeyPatch) -> None:
-    from dpsql.mechanisms.noise import Noise
+    from dpsql.mechanisms.additive import Noise
 
     patch.setattr(Noise, "threshold", lambda self, groups, delta: 1)
 

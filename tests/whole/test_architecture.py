@@ -74,7 +74,6 @@ PARTS_OF_STAGES = {
     "identity": "calibrate_noise",
     "choose_mechanism": "calibrate_noise",
     "allocate": "calibrate_noise",
-    "plan_cache": "calibrate_noise",  # which is given plans that were kept
     "auto_bounds": "infer_sensitivity",
     "notes": "post_process",
 }
@@ -155,7 +154,7 @@ STATEFUL = {
 }
 BUILDERS = {"dpsql.expressions", "dpsql.relation", "dpsql.aggregates", "dpsql.engine_sql"}
 ENGINE_WORDS = re.compile(
-    r"TRY_?CAST\(|HUGEINT|\bhash\(|\blist_\w+|COLLATE [\"{]|IS (NOT )?DISTINCT FROM \{|isfinite|SELECT .*FROM \("
+    r'TRY_?CAST\(|HUGEINT|\bhash\(|\blist_\w+|COLLATE ?("|$)|IS (NOT )?DISTINCT FROM \{|isfinite|SELECT .*FROM \('
 )
 MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_CALLS = {
@@ -334,7 +333,7 @@ def test_the_architecture_is_drawn_as_it_is_built() -> None:
 
 # The largest that the code may be. Whoever adds a module that nothing else can hold may raise a number, in a commit
 # of its own that says why; every other change lowers them or leaves them.
-MODULES, CLASSES_WITH_ONE_NAME, IMPORT_LINES, FUNCTION_LINES = 195, 6, 0.077, 50
+MODULES, CLASSES_WITH_ONE_NAME, IMPORT_LINES, FUNCTION_LINES = 187, 6, 0.075, 50
 LITERATURE = {"dpsql.mechanisms.permute_and_flip", "dpsql.mechanisms.stable_value"}
 """Mechanisms that the literature names keep a file of that name, whatever its size."""
 

@@ -170,7 +170,7 @@ def test_an_answer_that_makes_no_sense_is_sealed_too(columns: Any, shop: dpsql.C
 
 def test_exact_numbers_do_not_show_when_sampling_fails(shop: dpsql.Connection, monkeypatch: Any) -> None:
     """If the noise itself fails, the exact counts must not be in the traceback's local variables."""
-    from dpsql.mechanisms.noise import Noise
+    from dpsql.mechanisms.additive import Noise
 
     kinds = [Noise, *Noise.__subclasses__()]
     for kind in kinds:

@@ -1,8 +1,8 @@
 """DuckDB, in this process: files, frames and open connections.
 
-Besides the engine, its catalog and its renderer there are `sources`, files and frames that are copied into it, and
-`describe`, which guesses how a text file is written: no server needs either. There are no `scalars`: the operations of
-the tree are DuckDB's own functions. It is also the database of the post-processing, whose SQL other packages write.
+Besides the engine, its catalog and its renderer there are `sources`, files and frames that are copied into it, which no
+server needs. There are no `scalars`: the operations of the tree are DuckDB's own functions. It is also the database of
+the post-processing, whose SQL other packages write.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _open(database: Any, schema: Schema) -> Engine:
 
 
 def _describe(database: str) -> tuple[str, dict[str, Described]]:
-    from dpsql.engines.duckdb.describe import describe
+    from dpsql.engines.duckdb.catalog import describe
 
     return Path(database).stem, describe(Path(database))
 

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import codecs
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import duckdb
+
+from dpsql.engines.duckdb.sources import (
+    PARQUET,
+    check_alike,
+    exactly,
+    files_of,
+    in_utf8,
+    kind_of,
+    marks,
+    names_files,
+    opened,
+    parquet_columns,
+    table_name,
+)
 from dpsql.engines.render import literal, quoted
-from dpsql.engines.tables import FoundTable
-from dpsql.errors import SchemaError
+from dpsql.engines.tables import Described, FoundTable
+from dpsql.errors import OperationalError, SchemaError
+from dpsql.schema.model import Csv
 
 if TYPE_CHECKING:
-    import duckdb
+    from pathlib import Path
 
     from dpsql.schema.model import Schema
 
@@ -180,3 +198,149 @@ def lock(connection: duckdb.DuckDBPyConnection) -> None:
 def is_set(connection: duckdb.DuckDBPyConnection, environment: str) -> bool:
     # Fetched whole: an unfinished result would block the connection.
     return connection.execute("SELECT current_setting(?)", [environment]).fetchall() == [(True,)]
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+# Databases in a file are opened to be read, with the settings above, and locked.
+
+LOCKING = threading.Lock()
+"""Threads that open one file share its settings: what one has locked another cannot lock again."""
+# Given when a database is opened, they hold for every connection to it.
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    **{name: accepted[0] for name, accepted in MEANING.items()},
+    "python_enable_replacements": False,
+    "pandas_analyze_sample": 0,  # a column of objects is text, whatever a sample of it holds
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
+
+SHEET = ("a spreadsheet", "save the sheet as a CSV file")
+SCHEMA = ("apparently a schema", "the data comes first: connect(DATA, schema=SCHEMA), --db DATA --schema SCHEMA")
+TREE = ("a JSON file", "turn it into a table: COPY (FROM 'data.json') TO 'data.parquet' in DuckDB")
+FOREIGN = ("a file from another program", "export it from there as CSV or Parquet")
+OTHER_FILES = {
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), SHEET),
+    **dict.fromkeys((".yaml", ".yml"), SCHEMA),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), TREE),
+    **dict.fromkeys((".sqlite", ".sqlite3", ".sav", ".dta", ".rds", ".rdata", ".feather", ".pkl"), FOREIGN),
+}
+"""What people have at hand and DuckDB does not open, by the end of its name: what it is, and the way out."""
+
+
+def open_file(path: Path) -> duckdb.DuckDBPyConnection:
+    if not path.exists():
+        raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
+    if path.suffix.lower() in OTHER_FILES:
+        kind, hint = OTHER_FILES[path.suffix.lower()]
+        raise OperationalError(f"{path} is {kind}, but the data must be a DuckDB, Parquet or CSV file", hint=hint)
+    problem = None
+    try:
+        connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
+        # Another session of this process may have opened and locked it already, with the same settings.
+        with LOCKING:
+            if not is_set(connection, "lock_configuration"):
+                lock(connection)
+        return connection
+    except duckdb.ConnectionException:
+        problem = OperationalError(
+            f"{path} is already open in this process with different settings",
+            hint="close that connection, or pass it to dpsql.connect instead of the path",
+        )
+    except duckdb.Error:
+        problem = OperationalError(
+            f"{path} cannot be opened as a DuckDB database",
+            hint="it may be damaged, a different kind of file, or locked by a process that writes to it",
+        )
+    raise problem
+
+
+# -- describe ----------------------------------------------------------------------------------------------------------
+# Names, types and constraints of a data source: what a schema can be begun from. No value is shown.
+#
+# A CSV file states neither its types nor its format, so both are guessed from its rows, here and nowhere else. The data
+# owner reviews the guesses and declares what is public.
+
+
+def describe(path: Path) -> dict[str, Described]:
+    """The tables of a DuckDB file by name; Parquet and CSV files are one table, named like the file or folder."""
+    if not names_files(path):
+        return _describe_database(path)
+    files, name = files_of(path), table_name(path).replace(".", "_")
+    if kind_of(files[0]) not in PARQUET:
+        found = [_describe_text(file) for file in files]
+        check_alike(files, [{column.lower() for column in each.columns} for each in found])
+        return {name: found[0]}
+    with duckdb.connect(":memory:") as connection:
+        return {name: Described(dict(parquet_columns(connection, name, files).columns))}
+
+
+def _describe_text(path: Path) -> Described:
+    if path.stat().st_size == 0:
+        raise OperationalError(f"{path} is empty", hint="the first line must name the columns")
+    try:
+        options = Csv.model_validate({"encoding": _encoding(path)})
+        with in_utf8(path, options) as readable, duckdb.connect(":memory:") as connection:
+            options = _sniffed(connection, path, readable, options)
+            delimiter, quote, escape = marks(path, options)
+            rows = connection.execute(
+                f"DESCRIBE SELECT * FROM read_csv({exactly(readable)}, delim = {literal(delimiter)}, "
+                f"quote = {literal(quote)}, escape = {literal(escape)}, header = {str(options.header is True).lower()})"
+            ).fetchall()
+        return Described({name: kind for name, kind, *_ in rows}, csv=options)
+    except (duckdb.Error, OSError):
+        problem = OperationalError(f"{path} cannot be read", hint="it must be a CSV file with named columns")
+    raise problem
+
+
+def _encoding(path: Path) -> str:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with opened(path) as file:
+        try:
+            while block := file.read(2**20):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "windows-1252"
+    return "utf-8"
+
+
+def _sniffed(connection: duckdb.DuckDBPyConnection, path: Path, readable: Path, options: Csv) -> Csv:
+    """The options in which the file differs from the default format."""
+    row = connection.execute(
+        "SELECT Delimiter, Quote, Escape, HasHeader, list_transform(Columns, lambda c: c.name) "
+        f"FROM sniff_csv({exactly(readable)})"
+    ).fetchone()
+    assert row is not None
+    delimiter, quote, escape, has_header, names = row
+    found: dict[str, object] = {"encoding": options.encoding} if options.encoding != "utf-8" else {}
+    if delimiter != marks(path, Csv())[0]:
+        found["delimiter"] = delimiter
+    if quote not in ('"', "(empty)", "\0"):
+        found["quote"] = quote
+    if escape not in (quote, '"', "(empty)", "\0"):
+        found["escape"] = escape
+    if not has_header:
+        found["header"] = names
+    return Csv.model_validate(found)
+
+
+def _describe_database(path: Path) -> dict[str, Described]:
+    with open_file(path) as connection:
+        place = current_place(connection)
+        tables = found_tables(connection, place)
+        constraints = connection.execute(
+            "SELECT table_name, constraint_column_names[1], referenced_table, referenced_column_names[1] "
+            f"FROM duckdb_constraints() WHERE {place.condition} AND len(constraint_column_names) = 1 "
+            "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY')"
+        ).fetchall()
+    found = {
+        table.name: Described(dict(table.columns), is_view=table.is_view or bool(table.computed))
+        for table in tables.values()
+    }
+    for table, column, to_table, to_column in constraints:
+        if to_table:
+            found[table].references[column] = (to_table, to_column)
+        else:
+            found[table].unique.add(column)
+    return found

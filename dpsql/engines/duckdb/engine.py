@@ -26,14 +26,14 @@ import numpy as np
 
 from dpsql.engines.base import Guarantees, declared_type, engine_type, stopped_after
 from dpsql.engines.duckdb.catalog import (
-    MEANING,
+    SETTINGS,
     DatabaseSchema,
     current_place,
     definitions,
     fix_meaning,
     found_tables,
-    is_set,
     lock,
+    open_file,
     places_of,
     prepare_definitions,
 )
@@ -95,19 +95,8 @@ def _cells_made(name: str, sql: str, connection: duckdb.DuckDBPyConnection) -> i
 
 What = TypeVar("What")
 
-LOCKING = threading.Lock()
-"""Threads that open one file share its settings: what one has locked another cannot lock again."""
 MOST_PARSED, LONGEST_PARSED = 32, 10_000
 """How many texts are known when they come again, and how long those are at most whose trees are kept."""
-# Given when a database is opened, they hold for every connection to it.
-SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    **{name: accepted[0] for name, accepted in MEANING.items()},
-    "python_enable_replacements": False,
-    "pandas_analyze_sample": 0,  # a column of objects is text, whatever a sample of it holds
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "allow_community_extensions": False,
-}
 
 
 @dataclass(frozen=True)
@@ -434,46 +423,6 @@ def _no_such_table(name: str, found: Collection[str]) -> SchemaError:
         f'tables.{name}: the database has no table "{name}"',
         hint=did_you_mean(name.rpartition(".")[2], found) or "there are no tables at all",
     )
-
-
-SHEET = ("a spreadsheet", "save the sheet as a CSV file")
-SCHEMA = ("apparently a schema", "the data comes first: connect(DATA, schema=SCHEMA), --db DATA --schema SCHEMA")
-TREE = ("a JSON file", "turn it into a table: COPY (FROM 'data.json') TO 'data.parquet' in DuckDB")
-FOREIGN = ("a file from another program", "export it from there as CSV or Parquet")
-OTHER_FILES = {
-    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), SHEET),
-    **dict.fromkeys((".yaml", ".yml"), SCHEMA),
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), TREE),
-    **dict.fromkeys((".sqlite", ".sqlite3", ".sav", ".dta", ".rds", ".rdata", ".feather", ".pkl"), FOREIGN),
-}
-"""What people have at hand and DuckDB does not open, by the end of its name: what it is, and the way out."""
-
-
-def open_file(path: Path) -> duckdb.DuckDBPyConnection:
-    if not path.exists():
-        raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
-    if path.suffix.lower() in OTHER_FILES:
-        kind, hint = OTHER_FILES[path.suffix.lower()]
-        raise OperationalError(f"{path} is {kind}, but the data must be a DuckDB, Parquet or CSV file", hint=hint)
-    problem = None
-    try:
-        connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
-        # Another session of this process may have opened and locked it already, with the same settings.
-        with LOCKING:
-            if not is_set(connection, "lock_configuration"):
-                lock(connection)
-        return connection
-    except duckdb.ConnectionException:
-        problem = OperationalError(
-            f"{path} is already open in this process with different settings",
-            hint="close that connection, or pass it to dpsql.connect instead of the path",
-        )
-    except duckdb.Error:
-        problem = OperationalError(
-            f"{path} cannot be opened as a DuckDB database",
-            hint="it may be damaged, a different kind of file, or locked by a process that writes to it",
-        )
-    raise problem
 
 
 def _sources(database: object, schema: Schema) -> dict[str, object]:

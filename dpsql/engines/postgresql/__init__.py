@@ -25,7 +25,7 @@ def _describe(url: str) -> tuple[str, dict[str, Described]]:
 
 
 def _certification(url: str) -> CertificationTarget:
-    from dpsql.engines.postgresql.certification import InPostgreSQL
+    from dpsql.engines.postgresql.engine import InPostgreSQL
 
     return InPostgreSQL(url)
 

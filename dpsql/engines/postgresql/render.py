@@ -2,7 +2,7 @@
 
 A value that is read more than once is computed in a subquery with an OFFSET, which the planner leaves as it is. Texts
 are compared by code points wherever they come from: every text constant and every cast to text says so. What the engine
-has no words for that keep the rule of operations.py is refused before anything is charged.
+has no words for that keep the rule of engine_sql/tree.py is refused before anything is charged.
 """
 
 from __future__ import annotations

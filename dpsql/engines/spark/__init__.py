@@ -34,7 +34,7 @@ def _describe(url: str) -> tuple[str, dict[str, Described]]:
 
 
 def _certification(url: str) -> CertificationTarget:
-    from dpsql.engines.spark.certification import InSpark
+    from dpsql.engines.spark.engine import InSpark
 
     return InSpark(url)
 

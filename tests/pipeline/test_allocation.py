@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.allocation import as_fractions, least_geometric_mean, least_worst_ratio, together
+from dpsql.pipeline.allocate import as_fractions, least_geometric_mean, least_worst_ratio, together
 
 GAUSSIAN, LAPLACE = 1, 2
 
