@@ -108,7 +108,7 @@ def test_a_driver_that_is_missing_is_named() -> None:
 def test_each_folder_has_the_same_files(module: str) -> None:
     files = {path.stem for path in (ROOT / module.replace(".", "/")).glob("*.py")}
     assert {"__init__", "engine", "catalog", "render"} <= files
-    assert ("scalars" in files) == ("certification" in files) == (module != OURS[-1])
+    assert ("scalars" in files) == (module != OURS[-1])
 
 
 def test_nothing_else_asks_which_engine_it_is() -> None:
