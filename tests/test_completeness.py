@@ -152,6 +152,7 @@ def test_a_constraint_saves_what_counting_values_costs(stored: str) -> None:
     database = duckdb.connect()
     database.execute(f"CREATE TABLE t (u INTEGER, x {stored})")
     schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": declared}}}}
+    schema |= {"contribution": {"max_rows_per_group": 1}}
     with dpsql.connect(database, schema=schema, budget=1) as connection:
         (release,) = connection.explain("SELECT COUNT(*), COUNT(x) FROM t").releases
     assert len(release.measures) == (1 if guaranteed else 2)

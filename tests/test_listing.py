@@ -45,7 +45,7 @@ def test_tables(session: dpsql.Connection) -> None:
     assert list(session.tables) == [
         ("patients", "id", "one row per person", "id, sex, note"),
         ("visits", "patient", "3 rows in each of 2 groups", "visit, patient, cost"),
-        ("tests", "visit -> visits -> patient", "1 row in 1 group", "visit, kind"),
+        ("tests", "visit -> visits -> patient", "as many rows as each query finds in as many groups", "visit, kind"),
         ("wards", "public", "everything", "ward"),
     ]
     assert session.execute("SHOW TABLES").fetchall() == list(session.tables)

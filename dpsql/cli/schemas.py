@@ -16,6 +16,7 @@ from dpsql.owner.check import Finding, as_text, check_complete, check_copied, ch
 from dpsql.owner.scaffold import PUBLIC, Chosen, measures, missing, schema_text
 from dpsql.schema import Schema, Table, load_schema, parse_type
 from dpsql.schema.load import read_yaml
+from dpsql.schema.model import AUTO
 
 
 def begin_schema(data: str, out: Path | None, unit: list[str], *, asks: bool) -> CommandReport:
@@ -56,9 +57,17 @@ def _ask(tables: dict[str, Described], units: dict[str, str]) -> Chosen:
     }
     if all(unit == PUBLIC or unit in tables[name].unique for name, unit in units.items()):
         return Chosen(units, bounds)
-    groups = typer.prompt("In how many groups of a GROUP BY may one person count?", default=1, type=int)
-    rows = typer.prompt("With how many rows in each group?", default=1, type=int)
-    return Chosen(units, bounds, max(1, groups), max(1, rows))
+    groups = _ask_count("In how many groups of a GROUP BY may one person count?")
+    return Chosen(units, bounds, groups, _ask_count("With how many rows in each group?"))
+
+
+def _ask_count(question: str) -> int | str:
+    """A number, or "auto": each query finds it."""
+    while True:
+        answer = typer.prompt(question, default=AUTO)
+        if answer == AUTO or (answer.isdecimal() and int(answer)):
+            return AUTO if answer == AUTO else int(answer)
+        typer.echo(f"  write a number, or {AUTO}: each query finds the limit of least error for a tenth of its cost")
 
 
 def _ask_unit(name: str, described: Described, units: dict[str, str]) -> str:

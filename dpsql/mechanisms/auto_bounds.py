@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-Kind: TypeAlias = Literal["units", "rows", "sum", "mean", "rank"]
+Kind: TypeAlias = Literal["units", "rows", "sum", "mean", "average", "rank"]
 NEXT_TO_SEEN = 2.0
 """Above this many standard deviations of noise, a bin next to a filled one counts as filled."""
 TAIL, TAIL_BEGINS = 2, 4.0
 """So many bins a tail goes on unseen, if it was last seen with less than so many times what is surely seen."""
+BIAS = {"average": 0.02, "rank": 0.1}
+"""How far off an average or a rank is if most rows do not count: those of busy people are a little unlike others."""
 MOST_TRIED = 40
 """How many of the best bounds are returned, in case some are not possible."""
 TINY = 1e-300
@@ -81,6 +83,13 @@ class Histogram:
         return beyond
 
 
+def share_left_out(rows: Histogram | None, groups: Histogram | None, most_rows: float, most_groups: float) -> float:
+    """The share of all rows that these bounds leave out, as far as the histograms show it."""
+    shares, each, many = _side_by_side(rows, groups)
+    kept = float(shares @ (np.minimum(each, most_rows) * np.minimum(many, most_groups)))
+    return 1 - kept / float(shares @ (each * many))
+
+
 @dataclass(frozen=True)
 class Sides:
     """The histograms of values above and below the origin; None if there can be none."""
@@ -93,8 +102,8 @@ class Sides:
 class Wish:
     """A column of the answer, whose error the bounds shall minimise.
 
-    units, rows  how many there are            mean, rank  over as many rows as count
-    sum          of values
+    units, rows  how many there are            mean           of values whose clip is sought
+    sum          of values                     average, rank  of values between bounds, as a part of their range
     """
 
     kind: Kind
@@ -200,8 +209,8 @@ class _Scene:
             return float(np.hypot(wish.noise * self.growth_of_units, reached * dropped))
         if wish.kind == "rows":
             return float(np.hypot(wish.noise * self.growth, lost))
-        if wish.kind == "rank":
-            return wish.noise * self.growth / max(all_rows * self.part, 1.0) + 0.1 * (1 - self.part)
+        if wish.kind in BIAS:
+            return wish.noise * self.growth / max(all_rows * self.part, 1.0) + BIAS[wish.kind] * (1 - self.part)
         low, high = clips[wish.value]
         sides = self.values[wish.value]
         errors = [

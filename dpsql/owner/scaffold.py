@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dpsql.engines.base import declared_type
+from dpsql.schema.model import AUTO
 from dpsql.schema.problems import Way, way_to_person
 from dpsql.schema.types import parse_type
 
@@ -30,8 +31,8 @@ HEADER = """\
 # declared. Where a cell may be empty, write {type: ..., nullable: true}; `dpsql check` counts empty cells.
 """
 COUNTS = """\
-# How much one person contributes: in how many groups of a GROUP BY they count, and with how many rows in each. Higher
-# limits keep more of the rows of busy people, and need more noise.
+# How much one person contributes: in how many groups of a GROUP BY they count, and with how many rows in each. With
+# auto, each query finds the limits of least error for a tenth of its cost. Write numbers if you know what is usual.
 """
 
 
@@ -41,8 +42,8 @@ class Chosen:
 
     units: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    max_groups: int = 1
-    max_rows_per_group: int = 1
+    max_groups: int | str = AUTO
+    max_rows_per_group: int | str = AUTO
 
 
 def schema_text(dataset: str, tables: Mapping[str, Described], chosen: Chosen) -> str:

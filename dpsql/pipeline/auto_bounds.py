@@ -276,7 +276,8 @@ def read_again(written: Sequence[int | str], auto_bounds: AutoBounds) -> FoundBo
 def with_auto_bounds(release: TrackedRelease, request: QueryRequest) -> TrackedRelease:
     """The release with the bounds that it has to find. Numbers without a range are clamped to the search limits."""
     rows, groups = counts_auto_bounds(release.scans, request)
-    auto_bounds = AutoBounds() if release.one_row_per_unit else AutoBounds(rows, groups and release.aggregate.grouped)
+    is_bounded = release.one_row_per_unit or all(most == 1 for most in release.rows_per_unit)
+    auto_bounds = AutoBounds() if is_bounded else AutoBounds(rows, groups and release.aggregate.grouped)
     if auto_bounds:
         _check_counts(release, request)
     aggregate, known = release.aggregate, release.facts.surviving

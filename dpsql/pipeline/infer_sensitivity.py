@@ -30,7 +30,7 @@ from dpsql.aggregates.measure import (
 from dpsql.aggregates.release import Bounded, Columns, Drawn, Release, levels_of
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
-from dpsql.expressions.format import format_value
+from dpsql.expressions.format import format_expression, format_value
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.refusals import INSTEAD
 from dpsql.mechanisms.registry import ADDITIVE, MECHANISMS, drawing
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from dpsql.relation.domain import Domain, ListedKeys
     from dpsql.relation.relation import Aggregate, AggregateCall, CrossUnitJoin, Relation, Scan
     from dpsql.sql.adaptive import AdaptiveSubquery
+
+    Presumed = tuple[tuple[Expression, Properties], ...]
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,20 @@ def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvir
         check_proposal(answer, columns.measures, rows, call)
     partition_selection = columns.column_of(CountUnits()) if selecting else None
     inferred = _release(release, request, groups, columns, answers, partition_selection)
+    _check_ranges(asked.presumed, release.aggregate)
     return replace(inferred, presumed=asked.presumed)
+
+
+def _check_ranges(presumed: Presumed, aggregate: Aggregate) -> None:
+    """Refuses a quantity per person that max_rows_per_group alone decides: the average number of rows would be 1."""
+    for argument, seen in presumed:
+        if seen.low == seen.high:
+            raise Unsupported(
+                f"{format_expression(argument)} would be {format_value(seen.low)} for everybody, because of "
+                "max_rows_per_group",
+                at=aggregate.calls[0].at,
+                hint='ask with max_rows_per_group="auto", or with as many rows as a person may have',
+            )
 
 
 def _beside_each_other(
@@ -154,7 +169,7 @@ class Asked:
         return replace(context, propose=propose, known=known)
 
     @property
-    def presumed(self) -> tuple[tuple[Expression, Properties], ...]:
+    def presumed(self) -> Presumed:
         """The arguments without declared bounds, and the bounds that max_rows_per_group implies."""
         calls = (call for call in self.release.aggregate.calls if call.name != "COUNT")
         unbounded = dict.fromkeys(

@@ -22,8 +22,10 @@ from dpsql.expressions.properties import range_of
 from dpsql.expressions.tree import Call, properties_of
 from dpsql.intervals import for_all
 from dpsql.limits import LONGEST_COPIED
+from dpsql.mechanisms.auto_bounds import share_left_out
 from dpsql.pipeline.allocate import AUTO_BOUNDS, DIAGNOSING
 from dpsql.pipeline.auto_bounds import format_clipped
+from dpsql.pipeline.replan import histogram_of
 from dpsql.relation.widths import LETTERS_COPIED, cuts_keys
 from dpsql.relation.work import heaviest_counted
 from dpsql.result import asked_on
@@ -43,23 +45,33 @@ if TYPE_CHECKING:
     from dpsql.relation.relation import Diagnosis
     from dpsql.result import Receipt, ResultColumn
 
+    Columns = Mapping[str, NDArray[Any]]
+
 MOSTLY = 0.5
 """A column is mostly noise if at least this fraction of its values cannot be told from 0."""
 SURE = 0.99
 """The confidence that no empty bin of a histogram is taken for a filled one."""
 NEARLY_ALL = 0.99
+WORTH_SAYING = 0.005
+"""The share of rows that are left out from which on a note says so."""
+DIAGNOSE = "diagnose=True measures what these limits leave out"
 GOOD = 0.1
 """The relative error for which `MostlyNoise` names an epsilon."""
 
 
-def bounding_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
-    """The contribution bounds of all releases, each note once."""
-    said: dict[str, None] = {}
-    for release in releases:
-        if release.planned.release.aggregate.is_auxiliary:
-            continue
-        said |= dict.fromkeys(_bounds_of(release))
-    yield from said
+def bounding_notes(releases: Sequence[CalibratedRelease], *, diagnosed: bool) -> Iterator[str]:
+    """The contribution bounds of all releases, each note once, and how to learn what they leave out."""
+    asked = [release for release in releases if not release.planned.release.aggregate.is_auxiliary]
+    yield from dict.fromkeys(note for release in asked for note in _bounds_of(release))
+    if not diagnosed and any(_may_be_diagnosed(release) for release in asked):
+        yield DIAGNOSE
+
+
+def _may_be_diagnosed(calibrated: CalibratedRelease) -> bool:
+    """Whether fixed bounds may leave out rows or groups of people, and `diagnose` can count them."""
+    release = calibrated.planned.release
+    fixed = not calibrated.planned.auto_bounds and not any(part.is_l2_clipped for part in release.measures)
+    return fixed and release.aggregate.reports is None and any(_limits(release))
 
 
 def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
@@ -94,22 +106,27 @@ def _is_narrowed(value: Expression, known: Known) -> bool:
 def _may_bias(release: Release) -> Iterator[str]:
     """What of a person may not count."""
     yield from _left_out(release)
-    pairs = any(isinstance(drawn.statistic, Matched) for drawn in release.statistics)
-    if not release.one_row_per_unit and not pairs:
-        most = math.inf if release.rows_per_unit is None else release.rows_per_unit
-        where = " in a group" if release.aggregate.grouped else ""
-        few = "" if release.light_rows is None else f", for anyone with more than {release.light_rows:,} rows in total"
-        if _bounds_rows(release) and release.is_down_weighted:
-            yield _in_parts(release.light_rows or 0)
-        elif _bounds_rows(release) and not _counts_units_alone(release):
-            yield _at_most(release.rows, "row", where) + few
-        if release.ranked and most > max(release.groups, release.light_rows or 0):
-            scaled = any(part.is_l2_clipped for part in release.measures)
-            yield _scaled(release.groups) if scaled else _at_most(release.groups, "group") + few
+    yield from _limits(release)
     for argument, ends in release.presumed:
         what, (low, high) = format_clipped(argument), map(format_value, range_of(ends))
         instead = "name contribution_bounds_per_row for other bounds"
         yield f"{what} is clamped to [{low}, {high}], from max_rows_per_group; {instead}"
+
+
+def _limits(release: Release) -> Iterator[str]:
+    """How many rows and groups of a person count at most, where somebody may have more."""
+    if release.one_row_per_unit or any(isinstance(drawn.statistic, Matched) for drawn in release.statistics):
+        return
+    most = math.inf if release.rows_per_unit is None else release.rows_per_unit
+    where = " in a group" if release.aggregate.grouped else ""
+    few = "" if release.light_rows is None else f", for anyone with more than {release.light_rows:,} rows in total"
+    if _bounds_rows(release) and release.is_down_weighted:
+        yield _in_parts(release.light_rows or 0)
+    elif _bounds_rows(release) and not _counts_units_alone(release):
+        yield _at_most(release.rows, "row", where) + few
+    if release.ranked and most > max(release.groups, release.light_rows or 0):
+        scaled = any(part.is_l2_clipped for part in release.measures)
+        yield _scaled(release.groups) if scaled else _at_most(release.groups, "group") + few
 
 
 def _bounds_rows(release: Release) -> bool:
@@ -211,6 +228,23 @@ def _found(release: CalibratedRelease) -> Iterator[str]:
         yield f"{format_clipped(value)} from {float(low):g} to {float(high):g}"
 
 
+def left_out_notes(releases: Sequence[CalibratedRelease], columns: Sequence[Columns | None]) -> Iterator[str]:
+    """The share of rows beyond the bounds that `"auto"` found, from the histograms that they were found with."""
+    for number, release in enumerate(releases):
+        histograms = {
+            binned.what: histogram_of(part, binned, table)
+            for part, table in zip(releases, columns, strict=True)
+            for binned in (part.planned.release.aggregate.binned,)
+            if binned is not None and binned.release == number and table is not None
+        }
+        found = release.planned.found
+        left_out = share_left_out(
+            histograms.get("rows"), histograms.get("groups"), found.rows or math.inf, found.groups or math.inf
+        )
+        if left_out >= WORTH_SAYING and not _counts_units_alone(release.planned.release):
+            yield f"these bounds leave out about {left_out:.0%} of the rows, and more if a few people have very many"
+
+
 def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
     """The error of statistics, which have no interval: of a quantile in ranks, of a mode in rows."""
     names = {
@@ -225,9 +259,7 @@ def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
                 yield f"{names.get((number, drawn.column)) or format_statistic(drawn.statistic)}: {draw.note}"
 
 
-def diagnosis_notes(
-    releases: Sequence[CalibratedRelease], columns: Sequence[Mapping[str, NDArray[Any]] | None]
-) -> Iterator[str]:
+def diagnosis_notes(releases: Sequence[CalibratedRelease], columns: Sequence[Columns | None]) -> Iterator[str]:
     """The findings from the histograms of `diagnose`; a bin that noise alone could have filled counts as empty."""
     for release, table in zip(releases, columns, strict=True):
         diagnosis = release.planned.release.aggregate.diagnosis

@@ -30,6 +30,7 @@ from dpsql.pipeline.notes import (
     empty_groups_notes,
     found_notes,
     is_noise_only,
+    left_out_notes,
     lost_note,
     mostly_noise,
     share_notes,
@@ -291,7 +292,8 @@ def _notes(
     yield from calibrated.request.notes
     yield from age_note(receipt, changed)
     yield from receipt.bounds
-    yield from bounding_notes(calibrated.releases)
+    yield from left_out_notes(calibrated.releases, estimated.columns)
+    yield from bounding_notes(calibrated.releases, diagnosed=calibrated.request.diagnose)
     yield from constant_note(calibrated.releases)
     yield from share_notes(calibrated.outputs, calibrated.releases)
     yield from drawn_notes(calibrated.outputs, calibrated.releases)

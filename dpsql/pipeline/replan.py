@@ -86,6 +86,7 @@ def _within(calibrated: Calibrated, number: int, found: FoundBounds, public: Pub
         made,
         request=calibrated.request,
         releases=tuple(kept),
+        on_record=calibrated.on_record,
         noise_plan=calibrated.noise_plan,
         mechanism=calibrated.mechanism,
     )
@@ -118,7 +119,7 @@ def _ranked(calibrated: Calibrated, number: int, drawn: Mapping[int, Columns | N
         if binned is None or binned.release != number or columns is None:
             continue
         if binned.value is None:
-            found[binned.what] = _histogram(part, binned, columns)
+            found[binned.what] = histogram_of(part, binned, columns)
         else:
             sides[binned.value], bins[binned.value] = _sides(part, binned, columns), binned
     values = [value for value, _ in release.planned.auto_bounds.values]
@@ -142,7 +143,7 @@ def _ends(binned: BinnedBound, clip: tuple[int | None, int | None]) -> tuple[Fra
     return max(binned.limits[0], binned.origin - low), min(binned.limits[1], binned.origin + high)
 
 
-def _histogram(release: CalibratedRelease, binned: BinnedBound, columns: Columns, first: int = 0) -> Histogram:
+def histogram_of(release: CalibratedRelease, binned: BinnedBound, columns: Columns, first: int = 0) -> Histogram:
     """The noisy counts of all bins, in order."""
     (measure,) = release.measures
     counted = dict(zip(columns["_k0"].tolist(), columns[measure.bounded.column].tolist(), strict=True))
@@ -155,8 +156,8 @@ def _histogram(release: CalibratedRelease, binned: BinnedBound, columns: Columns
 def _sides(release: CalibratedRelease, binned: BinnedBound, columns: Columns) -> Sides:
     """The histograms of values below and above the origin; the bin next to it belongs to both."""
     (low, high), origin = binned.limits, binned.origin
-    below = _histogram(release, binned, columns, len(binned.bins)) if low < origin else None
-    return Sides(_histogram(release, binned, columns) if high > origin or below is None else None, below)
+    below = histogram_of(release, binned, columns, len(binned.bins)) if low < origin else None
+    return Sides(histogram_of(release, binned, columns) if high > origin or below is None else None, below)
 
 
 # -- what is asked for, and how exact it is at the bounds at hand ------------------------------------------------------
@@ -180,7 +181,7 @@ def _wishes(release: CalibratedRelease, values: list[Expression]) -> Iterator[Wi
                 yield Wish("sum", noise, value, power)
         elif isinstance(estimate, Ratio) or (isinstance(estimate, Formula) and estimate.parts):
             noise = _std(_summed(estimate, power), stds)
-            yield Wish("rank", noise / size) if value is None else Wish("mean", noise, value, power)
+            yield Wish("average", noise / size) if value is None else Wish("mean", noise, value, power)
         else:
             yield Wish("rank", RANKS)
     if planned.partition_selection is not None:

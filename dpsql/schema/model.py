@@ -388,10 +388,10 @@ class Contribution(Declared):
     sample = "contribution: {max_groups: 4, max_rows_per_group: 5}"
 
     max_groups: CountOrAuto = Field(
-        default=1, description="In how many groups of a GROUP BY one person counts; auto: each query finds the bound"
+        default=AUTO, description="In how many groups of a GROUP BY one person counts; auto: each query finds the bound"
     )
     max_rows_per_group: CountOrAuto = Field(
-        default=1, description="How many rows of one person count in a group; auto: each query finds the bound"
+        default=AUTO, description="How many rows of one person count in a group; auto: each query finds the bound"
     )
 
 

@@ -50,6 +50,7 @@ COLUMNS: dict[str, Any] = {
     },
 }
 SCHEMA = {
+    "contribution": {"max_groups": 1, "max_rows_per_group": 1},
     "tables": {
         "people": {"unit": "id", "unique": True, "columns": COLUMNS},
         "bodies": {
@@ -67,7 +68,7 @@ SCHEMA = {
             "columns": {name: COLUMNS[name] for name in ("region", "smoker", "drink", "oue")} | {"weight": "integer"},
         },
         "places": {"public": True, "columns": {"region": "text", "smoker": "text"}},
-    }
+    },
 }
 
 

@@ -33,6 +33,7 @@ from dpsql.schema import (
     load_schema,
     parse_type,
 )
+from dpsql.schema.model import AUTO
 
 SHOP = Path(__file__).parents[2] / "schemas" / "shop.yaml"
 
@@ -104,7 +105,7 @@ def test_a_path_is_walked_to_its_end_in_the_declared_spelling() -> None:
     assert schema.unit_path("regions") == ()
 
 
-def test_contribution_comes_from_the_table_then_the_schema_then_one() -> None:
+def test_contribution_comes_from_the_table_then_the_schema_then_auto() -> None:
     columns = {"id": "integer"}
     tables = {
         "plain": {"unit": "id", "columns": columns},
@@ -113,16 +114,16 @@ def test_contribution_comes_from_the_table_then_the_schema_then_one() -> None:
         "free": {"public": True, "columns": columns},
     }
 
-    def bounds(schema: Schema) -> dict[str, tuple[int, int]]:
+    def bounds(schema: Schema) -> dict[str, tuple[int | str, int | str]]:
         return {
             name: (table.contribution.max_groups, table.contribution.max_rows_per_group)
             for name, table in schema.tables.items()
         }
 
     declared = load_schema({"contribution": {"max_groups": 4, "max_rows_per_group": 5}, "tables": tables})
-    assert bounds(declared) == {"plain": (4, 5), "own": (2, 5), "single": (4, 5), "free": (1, 1)}
+    assert bounds(declared) == {"plain": (4, 5), "own": (2, 5), "single": (4, 5), "free": (AUTO, AUTO)}
     silent = load_schema({"tables": tables})
-    assert bounds(silent) == {"plain": (1, 1), "own": (2, 1), "single": (1, 1), "free": (1, 1)}
+    assert bounds(silent) == dict.fromkeys(("plain", "single", "free"), (AUTO, AUTO)) | {"own": (2, AUTO)}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_a_schema_can_be_built_in_python() -> None:
     )
     assert load_schema(schema) is schema
     assert [column.name for column in schema.tables["a"].columns.values()] == ["id", "twin"]
-    assert schema.tables["a"].contribution == Contribution(max_groups=3, max_rows_per_group=1)
+    assert schema.tables["a"].contribution == Contribution(max_groups=3, max_rows_per_group=AUTO)
 
 
 def test_a_schema_does_not_change(shop: Schema) -> None:
