@@ -1,4 +1,4 @@
-"""What a printed interval says is true on skewed data, with default settings: it holds the answer, or says what it lacks.
+"""What a printed interval says is true of skewed data, by default: it holds the answer, or says what it lacks.
 
 Twelve tables: rows per person that are constant, geometric, Zipf's, or one person's alone, with values that are
 log-normal, mostly zero, or spread evenly. Nothing is declared beyond the unit, bounds of values, and public groups.
@@ -56,7 +56,7 @@ VALUES: dict[str, Callable[[np.random.Generator, int], Any]] = {
 
 
 def cells(rows: str, values: str) -> list[tuple[str, bool, bool]]:
-    """Of each noisy cell with an interval: its question, whether that is said to lack something, and whether it holds."""
+    """Of each noisy cell with an interval: its question, whether it says that it lacks something, whether it holds."""
     random = np.random.default_rng(5)
     numbers = ROWS[rows](random)
     each = int(numbers.sum())
