@@ -339,6 +339,16 @@ def test_long_lists_and_chains_that_people_write_are_answered(
     assert small(conn, engine, f"SELECT SUM(CASE {repeated('WHEN k = {0} THEN {0}', 300, ' ')} END) FROM t")
 
 
+def test_an_explanation_names_long_expressions_in_time(
+    conn: dpsql.Connection, steps: Callable[[Callable[[], object]], int]
+) -> None:
+    """A survey's score of thirty answers, and a sum of a hundred products."""
+    score = repeated("CASE WHEN x > {0} THEN {0} ELSE k END", 30, "+")
+    for value in (score, repeated("k * {}", 100, "+"), nest("ABS({})", 30)):
+        sql = f"SELECT SUM({value}, contribution_bounds_per_row => (0, 9)) FROM t"
+        assert steps(lambda sql=sql: conn.explain(sql, epsilon=0.1)) < 2 * MOST_STEPS
+
+
 def test_every_limit_is_documented() -> None:
     page = (Path(__file__).parents[1] / "docs" / "sql.md").read_text(encoding="utf-8")
     section = page.partition("## Limits")[2].partition("\n## ")[0]

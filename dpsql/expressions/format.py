@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 SHOWN = 5
 """So many of a list are shown."""
 PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-RESERVED = """
+RESERVED = frozenset(
+    """
 ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC BOTH CASE CAST CHECK COLLATE COLUMN CONSTRAINT CREATE DEFAULT DESC DESCRIBE
 DISTINCT DO ELSE END EXCEPT FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INTERSECT INTO LATERAL LEADING LIMIT NOT NULL
 OFFSET ON ONLY OR ORDER PIVOT PRIMARY QUALIFY REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE TABLE THEN TO TRAILING
 TRUE UNION UNIQUE UNPIVOT USING VARIADIC WHEN WHERE WINDOW WITH
-"""
+""".split()
+)
 QUOTE = "'"
 SYMBOLS = {"date + days": "+", "date + interval": "+", "date - date": "-"}
 BINDING = {
@@ -51,7 +53,7 @@ def format_name(name: str) -> str:
     >>> format_name("amount"), format_name("visit id"), format_name("Order")
     ('amount', '"visit id"', '"Order"')
     """
-    is_plain = PLAIN.fullmatch(name) and name.upper() not in RESERVED.split()
+    is_plain = PLAIN.fullmatch(name) and name.upper() not in RESERVED
     return name if is_plain else '"' + name.replace('"', '""') + '"'
 
 
@@ -62,15 +64,18 @@ def _call(name: str, arguments: tuple[Expression, ...], call: Call) -> str:
             whens = zip(parts[:-1:2], parts[1:-1:2], strict=True)
             return f"CASE {' '.join(f'WHEN {test} THEN {value}' for test, value in whens)} ELSE {parts[-1]} END"
         case "IN":
-            return f"{_operand(arguments[0], COMPARISON)} IN ({shortened(parts[1:])})"
+            return f"{_operand(arguments[0], parts[0], COMPARISON)} IN ({shortened(parts[1:])})"
         case "AND" | "OR":
-            return f" {name} ".join(_operand(part, BINDING[name] - _is_link(part, name)) for part in arguments)
+            return f" {name} ".join(
+                _operand(part, text, BINDING[name] - _is_link(part, name))
+                for part, text in zip(arguments, parts, strict=True)
+            )
     if name.startswith("CAST AS "):
         return f"CAST({parts[0]} {name.removeprefix('CAST ')})"
     binding = _binding(call)
     if binding == CLOSED:
         return f"{name}({shortened(parts)})"
-    first, *others = (_operand(part, binding) for part in arguments)
+    first, *others = (_operand(part, text, binding) for part, text in zip(arguments, parts, strict=True))
     match name:
         case "negate":
             return f"-{first}"
@@ -85,9 +90,8 @@ def _call(name: str, arguments: tuple[Expression, ...], call: Call) -> str:
     return f"{first} {SYMBOLS.get(name, name)} {second}" + "".join(f" ESCAPE {mark}" for mark in escape)
 
 
-def _operand(expression: Expression, binding: int) -> str:
+def _operand(expression: Expression, text: str, binding: int) -> str:
     """The operand, in parentheses where an operator of this precedence requires them."""
-    text = format_expression(expression)
     return f"({text})" if isinstance(expression, Call) and _binding(expression) <= binding else text
 
 

@@ -345,7 +345,7 @@ def lower_difference(lowering: Lowering, node: exp.Expr) -> Expression:
 def _difference(
     lowering: Lowering, node: exp.Expr, name: str, unit: Literal, moments: tuple[Expression, Expression]
 ) -> Expression:
-    first, last = (_dated(moment) for moment in moments)
+    first, last = (_dated(moment, other) for moment, other in (moments, moments[::-1]))
     if unit.value == "isoyear" and name == "DATE_DIFF":
         years = [lowering.build("ISOYEAR", node, (moment,)) for moment in (last, first)]
         return lowering.build("-", node, tuple(years))
@@ -358,10 +358,11 @@ def _difference(
     return lowering.build("//", node, (whole, Literal(size, Integer())))
 
 
-def _dated(moment: Expression) -> Expression:
-    """A text literal in place of a date."""
+def _dated(moment: Expression, other: Expression) -> Expression:
+    """A text literal in place of a date; beside a date its time of day is ignored, as in DuckDB."""
     is_text = isinstance(moment, Literal) and isinstance(moment.value, str)
-    return read_moment(moment, Timestamp()) if is_text else moment  # type: ignore[arg-type]
+    kind = Date() if isinstance(other.type, Date) else Timestamp()
+    return read_moment(moment, kind) if is_text else moment  # type: ignore[arg-type]
 
 
 def _unit(lowering: Lowering, node: exp.Expr, unit: exp.Expr | None) -> Literal:

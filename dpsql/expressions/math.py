@@ -150,12 +150,18 @@ def _value(change: Callable[[float], float], end: Exact) -> Exact | None:
 
 
 def power_properties(arguments: Sequence[Properties]) -> Properties:
+    """NULL where a power is infinite or no real number, such as 0^-1 and (-1)^0.5."""
     need_numbers("POWER", arguments, 2)
+    low_high = _powers(arguments)
+    nullable = any(properties.nullable for properties in arguments) or low_high == UNKNOWN
+    return bounded(Double(), *nearby(low_high), nullable=nullable)
+
+
+def _powers(arguments: Sequence[Properties]) -> Range:
     base, exponent = arguments
     power = exponent.constant
     known = isinstance(power, int | Fraction) and 0 <= power <= LARGEST_POWER
-    low_high = _power_range(double_range(base), Fraction(power)) if known else UNKNOWN  # type: ignore[arg-type]
-    return bounded(Double(), *nearby(low_high), nullable=base.nullable or exponent.nullable)
+    return _power_range(double_range(base), Fraction(power)) if known else UNKNOWN  # type: ignore[arg-type]
 
 
 def _power_range(low_high: Range, power: Fraction) -> Range:
@@ -172,7 +178,10 @@ def _power_range(low_high: Range, power: Fraction) -> Range:
 
 def power_sql(arguments: Sequence[Written]) -> Term:
     base, exponent = (written_as(Double(), argument) for argument in arguments)
-    return apply("pow", base, exponent, kind=Double())
+    result = apply("pow", base, exponent, kind=Double())
+    if _powers([argument.properties for argument in arguments]) != UNKNOWN:
+        return result
+    return when(test("is finite", result), result)
 
 
 def wave_properties(name: str, arguments: Sequence[Properties]) -> Properties:
