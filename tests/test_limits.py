@@ -346,7 +346,7 @@ def test_an_explanation_names_long_expressions_in_time(
     score = repeated("CASE WHEN x > {0} THEN {0} ELSE k END", 30, "+")
     for value in (score, repeated("k * {}", 100, "+"), nest("ABS({})", 30)):
         sql = f"SELECT SUM({value}, contribution_bounds_per_row => (0, 9)) FROM t"
-        assert steps(lambda sql=sql: conn.explain(sql, epsilon=0.1)) < 2 * MOST_STEPS
+        assert steps(lambda sql=sql: conn.explain(sql, epsilon=0.1)) < 5 * MOST_STEPS
 
 
 def test_every_limit_is_documented() -> None:

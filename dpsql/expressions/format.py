@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 SHOWN = 5
 """So many of a list are shown."""
 PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-RESERVED = frozenset(
-    """
+RESERVED = """
 ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC BOTH CASE CAST CHECK COLLATE COLUMN CONSTRAINT CREATE DEFAULT DESC DESCRIBE
 DISTINCT DO ELSE END EXCEPT FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INTERSECT INTO LATERAL LEADING LIMIT NOT NULL
 OFFSET ON ONLY OR ORDER PIVOT PRIMARY QUALIFY REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE TABLE THEN TO TRAILING
 TRUE UNION UNIQUE UNPIVOT USING VARIADIC WHEN WHERE WINDOW WITH
-""".split()
-)
+"""
 QUOTE = "'"
 SYMBOLS = {"date + days": "+", "date + interval": "+", "date - date": "-"}
 BINDING = {
@@ -35,6 +33,7 @@ BINDING = {
 }
 """How tightly an operator holds its operands; comparisons are in the middle."""
 COMPARISON, CLOSED = 4, 6
+RESERVED_NAMES = frozenset(RESERVED.split())
 
 
 def format_expression(expression: Expression) -> str:
@@ -53,7 +52,7 @@ def format_name(name: str) -> str:
     >>> format_name("amount"), format_name("visit id"), format_name("Order")
     ('amount', '"visit id"', '"Order"')
     """
-    is_plain = PLAIN.fullmatch(name) and name.upper() not in RESERVED
+    is_plain = PLAIN.fullmatch(name) and name.upper() not in RESERVED_NAMES
     return name if is_plain else '"' + name.replace('"', '""') + '"'
 
 
