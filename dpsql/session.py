@@ -161,6 +161,7 @@ class Session:
         named = frozenset(given)
         if "epsilon" not in named:
             given["epsilon"] = self._default_epsilon
+        given.setdefault("empty_groups", self.environment.schema.empty_groups)
         values = parameter_values(parameters)
         return QueryRequest(
             sql=sql,

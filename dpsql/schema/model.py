@@ -613,6 +613,9 @@ class Schema(Declared):
         default_factory=Contribution, description="The contribution bounds of tables that set none"
     )
     csv: Csv = Field(default_factory=Csv, description="How the text files of all tables are read")
+    empty_groups: Literal["show", "hide"] = Field(
+        default="show", description="Whether answers show public groups that look empty; a query may say otherwise"
+    )
     tables: Mapping[str, Table] = Field(
         description="Name: table; sales.orders for a table in another schema of the database"
     )

@@ -99,3 +99,11 @@ def test_totals_by_rollup_are_judged_by_their_own_noise(session: dpsql.Connectio
 def test_another_value_is_refused(session: dpsql.Connection) -> None:
     with pytest.raises(ProgrammingError, match='empty_groups= is "show" or "hide"'):
         session.execute(BY_PLACE, empty_groups="drop")  # type: ignore[arg-type]
+
+
+def test_the_owner_may_hide_them_unless_a_query_says_otherwise() -> None:
+    raw = duckdb.connect()
+    raw.execute("CREATE TABLE visits AS SELECT i AS uid, i % 5 AS place, 'a' AS name, i % 50 AS x FROM range(500) r(i)")
+    with dpsql.connect(raw, schema=SCHEMA | {"empty_groups": "hide"}, budget=1000, query_epsilon=100) as session:
+        assert 5 <= len(session.execute(BY_PLACE).fetchall()) < 5 + 25
+        assert len(session.execute(BY_PLACE, empty_groups="show").fetchall()) == 200
