@@ -106,7 +106,7 @@ class Session:
 
         request, public = self.request(sql, parameters, **options), self.environment.public()
         calibrated = stages.compile_question(request, public)
-        after = public.budget.filter.remaining(public.budget.tally.totals + privacy_loss(calibrated.event))
+        after = public.budget.after(privacy_loss(calibrated.event)).remaining
         share = 0.0 if calibrated.recalled else share_of(calibrated.noise_plan.loss, public.budget).part
         return explain_calibrated(calibrated, share, after)
 
@@ -135,7 +135,7 @@ class Session:
             None if delta is None else query_delta(delta, "delta", budget.filter.delta),
             public,
         )
-        after = budget.filter.remaining(budget.tally.totals + batch.privacy_loss)
+        after = budget.after(batch.privacy_loss).remaining
         return Plan(
             tuple(
                 PlannedQuery(

@@ -232,7 +232,8 @@ def share_of(cost: PrivacyLoss, budget: Budget) -> SessionShare:
     rules = budget.filter.rules_at(after)
     parts = _parts(cost, rules)
     alive = [part for part, rule in zip(parts, rules, strict=True) if after <= rule.limit]
-    return SessionShare(min(alive or parts), bool(alive))
+    # An analyst's part of the budget may have room for what the dataset has not.
+    return SessionShare(min(alive or parts), bool(alive) and (budget.dataset is None or budget.dataset.admits(cost)))
 
 
 @lru_cache(maxsize=1024)
@@ -307,7 +308,11 @@ def reserved_delta(planned: Planned, noise_plan: NoisePlan, budget: Budget) -> F
     if isinstance(filter_, Basic):
         reserved = whole_delta(request.epsilon, request.delta, filter_) - noise_plan.delta
     elif request.delta is None:
-        reserved = filter_.reserved_delta * Fraction(min(1.0, share_of(noise_plan.loss, budget).part))
+        # An analyst with a limit takes no more of what all share than anybody does at that epsilon.
+        reserved = min(
+            limit.filter.reserved_delta * Fraction(min(1.0, share_of(noise_plan.loss, limit).part))
+            for limit in budget.limits
+        )
     else:
         reserved = request.delta * RESERVED_SHARE
     if not reserved and selection_count(planned):

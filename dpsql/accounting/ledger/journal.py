@@ -293,6 +293,9 @@ SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
 SELECT_LIMIT = "SELECT composition, epsilon, delta FROM entries"
 CHANGED = "(SELECT mark.tally FROM entries AS mark WHERE mark.charge = entries.number AND mark.event IS NOT NULL)"
 SELECT_ENDED = SELECT.replace(" tally,", f" coalesce({CHANGED}, tally),")
+SELECT_OWN = SELECT.replace(
+    " analyst_tally,", f" coalesce({CHANGED.replace('mark.tally', 'mark.analyst_tally')}, analyst_tally),"
+)
 INSERT_ENTRY = f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
 ALL = 2**62
@@ -405,6 +408,15 @@ class Journal:
             f"{SELECT_ENDED} WHERE state = 'charged' ORDER BY number LIMIT ? OFFSET ?", (count, after)
         )
         return [Entry.from_row(row) for row in rows]
+
+    def charges_of(self, analyst: str | None, after: int, count: int) -> list[Entry]:
+        """The same of one analyst; `tally` is then the analyst's."""
+        rows = self.connection.execute(
+            f"{SELECT_OWN} WHERE state = 'charged' AND analyst IS ? ORDER BY number LIMIT ? OFFSET ?",
+            (analyst, count, after),
+        )
+        entries = [Entry.from_row(row) for row in rows]
+        return [replace(entry, tally=entry.analyst_tally) for entry in entries]
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Every entry as it is stored, in order."""

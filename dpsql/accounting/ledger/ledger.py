@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from dpsql.accounting.budget import Budget, Suspension
 from dpsql.accounting.events import Composed, Event, PureRelease
 from dpsql.accounting.exact import exact, rounded_up
-from dpsql.accounting.filters import Filter, filter_named
+from dpsql.accounting.filters import Basic, Filter, filter_named
 from dpsql.accounting.ledger.journal import (
     Answers,
     Entry,
@@ -39,7 +39,7 @@ from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, ProgrammingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dpsql.accounting.ledger.journal import State, StoredAnswer
 
@@ -101,14 +101,16 @@ class BudgetRecord:
 
     def _named(self, epsilon: object, delta: object, composition: str | None) -> Filter:
         """The budget with missing parts from the record; analysts have the dataset's delta and composition."""
-        recorded = self.journal.budget(self.analyst) or self.journal.budget(None)
+        own, whole = self.journal.budget(self.analyst), self.journal.budget(None)
+        recorded = own or whole
         if recorded is None:
             return filter_named(composition or "mixed", exact(epsilon), exact(delta or 0, "delta"))
-        return filter_named(
-            str(recorded.composition),
-            recorded.epsilon if epsilon is None else exact(epsilon),
-            recorded.delta if delta is None else exact(delta, "delta"),
-        )
+        total = recorded.epsilon if epsilon is None else exact(epsilon)
+        part = recorded.delta
+        if own is None and recorded.composition == Basic.name and total < recorded.epsilon:
+            # There every query takes a part of delta: an analyst has no more of it than of epsilon.
+            part *= total / recorded.epsilon
+        return filter_named(str(recorded.composition), total, part if delta is None else exact(delta, "delta"))
 
     def _refuse_a_stranger(self, recorded: Entry, composition: str | None) -> None:
         if recorded.dataset != self.dataset:
@@ -296,14 +298,15 @@ class Ledger:
         with self._held() as held, self._file.writing() as connection:
             journal = Journal(connection)
             before = self._budgets(journal, self.analyst)
-            self._refuse_the_suspended(before[0].suspended)
+            self._refuse_the_suspended(journal.suspensions())
             entries: list[Entry] = []
             for charge in charges:
                 budgets = zip(before, self._budgets(journal, self.analyst) if entries else before, strict=True)
                 refusing = [was for was, now in budgets if not now.admits(privacy_loss(charge.event))]
                 if refusing:
                     # An error undoes the transaction, and with it what was recorded in this loop.
-                    raise _exhausted(refusing[-1], privacy_loss(Composed(tuple(one.event for one in charges))), epsilon)
+                    cost = privacy_loss(Composed(tuple(one.event for one in charges)))
+                    raise _exhausted(refusing[-1], cost, epsilon, min(was.remaining.epsilon for was in before))
                 entries.append(journal.append(self._record(charge)))
                 held.append(entries[-1].number)
                 self._file.leases.take(entries[-1].number)
@@ -474,35 +477,43 @@ class Ledger:
 
     @property
     def budget(self) -> Budget:
-        """The dataset's."""
+        """The account of this ledger's analyst: all that is told and chosen follows from it.
+
+        It is the analyst's limit, if one is on record that is below the dataset's budget; else the dataset's.
+        """
         with self._file.reading() as connection:
-            return self._budgets(Journal(connection), self.analyst)[0]
+            journal = Journal(connection)
+            whole, *own = self._budgets(journal, self.analyst)
+            suspended = tuple(journal.suspensions())
+        whole = replace(whole, charges=self.charges, suspended=suspended)
+        return self._part_of(whole, own[0], suspended) if own and _is_less(own[0].filter, whole.filter) else whole
 
     @property
     def account(self) -> Budget:
-        """The account, including the dataset's, for callers that need only the spent and the total budget."""
+        """The same without what only people look at: past charges and suspensions."""
         with self._file.reading() as connection:
-            journal = Journal(connection)
-            return Budget(self._limit(journal), journal.tally())
+            whole, *own = self._budgets(Journal(connection), self.analyst)
+        return replace(own[0], dataset=whole) if own and _is_less(own[0].filter, whole.filter) else whole
 
     @property
     def filter(self) -> Filter:
-        """The dataset's filter: its budget, and the rule that composes costs."""
+        """The filter of the account: its budget, and the rule that composes costs."""
         with self._file.reading() as connection:
-            return self._limit(Journal(connection))
-
-    def _limit(self, journal: Journal) -> Filter:
-        limit = journal.limit(None)
-        if limit is None:
-            raise _nothing_recorded(self._file.path)
-        return filter_named(*limit)
+            whole, *own = self._limits(Journal(connection), self.analyst)
+        return own[0] if own and _is_less(own[0], whole) else whole
 
     @property
     def analyst_budget(self) -> Budget | None:
-        """The budget of this ledger's analyst, if one is on record."""
+        """The limit of this ledger's analyst, if one is on record, even one above the dataset's budget."""
         with self._file.reading() as connection:
-            _, *own = self._budgets(Journal(connection), self.analyst)
-        return own[0] if own else None
+            journal = Journal(connection)
+            whole, *own = self._budgets(journal, self.analyst)
+            return self._part_of(whole, own[0], journal.suspensions()) if own else None
+
+    def _part_of(self, whole: Budget, own: Budget, suspended: Iterable[Suspension]) -> Budget:
+        """The analyst's limit with the analyst's charges, within the dataset's budget."""
+        mine = tuple(one for one in suspended if one.analyst == own.analyst)
+        return replace(own, charges=self._own_charges, suspended=mine, dataset=whole)
 
     def history(self, limit: int | None = None) -> list[Entry]:
         """All entries, or the last `limit` of them, oldest first."""
@@ -514,6 +525,11 @@ class Ledger:
         with self._file.reading() as connection:
             return Journal(connection).charges(after, count)
 
+    def _own_charges(self, after: int, count: int) -> list[Entry]:
+        """The same of this analyst's charges, with the totals of the analyst."""
+        with self._file.reading() as connection:
+            return Journal(connection).charges_of(self.analyst, after, count)
+
     def verify(self) -> VerifyReport:
         """Walks the whole chain; raises LedgerError at the first entry that is not as written."""
         with self._file.reading() as connection:
@@ -523,13 +539,26 @@ class Ledger:
     def close(self) -> None:
         self._file.close()
 
-    def _budgets(self, journal: Journal, analyst: str | None) -> list[Budget]:
-        """The dataset's, and the analyst's if one is on record."""
-        budgets = [Budget(self._limit(journal), journal.tally(), self.charges, tuple(journal.suspensions()))]
+    def _limits(self, journal: Journal, analyst: str | None) -> list[Filter]:
+        """The dataset's budget, and the analyst's if one is on record."""
+        whole = journal.limit(None)
+        if whole is None:
+            raise _nothing_recorded(self._file.path)
         own = None if analyst is None else journal.limit(analyst)
-        if own is not None:
-            budgets.append(Budget(filter_named(*own), journal.analyst_tally(analyst)))
-        return budgets
+        return [filter_named(*whole)] if own is None else [filter_named(*whole), filter_named(*own)]
+
+    def _budgets(self, journal: Journal, analyst: str | None) -> list[Budget]:
+        """The same, with what is spent; each by itself."""
+        whole, *own = self._limits(journal, analyst)
+        return [
+            Budget(whole, journal.tally()),
+            *(Budget(limit, journal.analyst_tally(analyst), analyst=analyst) for limit in own),
+        ]
+
+
+def _is_less(own: Filter, whole: Filter) -> bool:
+    """Whether an analyst's limit can refuse what the dataset's budget admits."""
+    return own.epsilon < whole.epsilon or own.delta < whole.delta
 
 
 def _mark(charge: Entry, state: State) -> Record:
@@ -556,8 +585,9 @@ def _nothing_recorded(path: str) -> LedgerError:
     return LedgerError(f"{path} has no budget yet", hint="start with one: budget=1.0, delta=1e-6")
 
 
-def _exhausted(budget: Budget, cost: PrivacyLoss, epsilon: Fraction) -> BudgetExhausted:
-    requested, remaining = rounded_up(epsilon), budget.remaining.epsilon
+def _exhausted(budget: Budget, cost: PrivacyLoss, epsilon: Fraction, remaining: float) -> BudgetExhausted:
+    """`budget` is the one that refuses; `remaining` is what all that apply have left."""
+    requested = rounded_up(epsilon)
     hint = None
     if budget.tally.totals.delta + cost.delta > budget.filter.reserved_delta:
         hint = "the delta for group selection and tests is spent; group by public keys, or ask the data owner for more"
