@@ -11,6 +11,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.ledger.ledger import INTERRUPTS_PER_DAY, Ledger
 from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.privacy_loss import privacy_loss
@@ -82,6 +83,7 @@ class Session:
                 analyst_epsilon=analyst_budget,
                 on_failure=on_failure,
                 interrupts_per_day=interrupts_per_day,
+                declared=declaration_of(loaded),
             )
         except BaseException:
             engine.close()
@@ -184,10 +186,20 @@ class Session:
         """Lifts the suspension of this session's analyst, on the data owner's authority."""
         self.environment.ledger.resume(self.environment.ledger.analyst)
 
+    def accept_schema(self, schema: str | os.PathLike[str] | dict[str, Any] | Schema) -> None:
+        """Puts another declaration on record, on the data owner's authority."""
+        loaded = load_schema(schema)
+        self.environment.ledger.accept(declaration_of(loaded), loaded.dataset)
+
     def close(self) -> None:
         self.environment.post_processor.close()
         self.environment.engine.close()
         self.environment.ledger.close()
+
+
+def declaration_of(schema: Schema) -> Declaration:
+    """What the schema declares, as it goes on record."""
+    return Declaration.of(schema.on_record(), schema.fingerprint)
 
 
 def default_ledger(database: object) -> str:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dpsql.accounting.budget import Budget, Suspension
 from dpsql.accounting.events import Composed, Event, PureRelease
@@ -41,6 +41,7 @@ from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, Program
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from dpsql.accounting.ledger.declaration import Declaration
     from dpsql.accounting.ledger.journal import State, StoredAnswer
 
 # -- allowance ---------------------------------------------------------------------------------------------------------
@@ -56,11 +57,13 @@ class BudgetRecord:
     dataset: str
     analyst: str | None = None
 
-    def agree(self, epsilon: object, delta: object, composition: str | None) -> None:
-        """Records the first budget that is named. A later one must be the same, or None."""
+    def agree(
+        self, epsilon: object, delta: object, composition: str | None, declared: Declaration | None = None
+    ) -> None:
+        """Records the first budget that is named, and what is declared. A later one must be the same, or None."""
         recorded = self.journal.budget(self.analyst)
         if recorded is None:
-            self._put_on_record(self._named(epsilon, delta, composition))
+            self._put_on_record(self._named(epsilon, delta, composition), declared)
             return
         self._refuse_a_stranger(recorded, composition)
         before, after = filter_of(recorded), self._named(epsilon, delta, composition)
@@ -114,17 +117,14 @@ class BudgetRecord:
 
     def _refuse_a_stranger(self, recorded: Entry, composition: str | None) -> None:
         if recorded.dataset != self.dataset:
-            raise LedgerError(
-                f'the ledger {self.path} belongs to the dataset "{recorded.dataset}", not to "{self.dataset}"',
-                hint="each dataset needs its own ledger; give another path",
-            )
+            raise _stranger(self.path, recorded.dataset, self.dataset)
         if composition not in (None, recorded.composition):
             raise LedgerError(
                 f'the ledger {self.path} uses composition "{recorded.composition}", not "{composition}"',
                 hint=f'open it with composition="{recorded.composition}"',
             )
 
-    def _put_on_record(self, limit: Filter) -> None:
+    def _put_on_record(self, limit: Filter, declared: Declaration | None = None) -> None:
         """Appends the budget if it is news; never one that is overdrawn already."""
         recorded = self.journal.budget(self.analyst)
         if recorded is not None and filter_of(recorded) == limit:
@@ -145,6 +145,7 @@ class BudgetRecord:
                 epsilon=limit.epsilon,
                 delta=limit.delta,
                 composition=limit.name,
+                **_text_of(declared),
             )
         )
 
@@ -161,6 +162,13 @@ class BudgetRecord:
         name = "" if self.analyst is None else f" --analyst {shlex.quote(self.analyst)}"
         words = f"{'grant' if raised else 'limit'} {float(wanted.epsilon):.6g}{delta}{name}"
         return f"dpsql budget {words} --ledger {shlex.quote(self.path)}"
+
+
+def _stranger(path: str, recorded: str, dataset: str) -> LedgerError:
+    return LedgerError(
+        f'the ledger {path} belongs to the dataset "{recorded}", not to "{dataset}"',
+        hint="each dataset needs its own ledger; give another path",
+    )
 
 
 def check_analyst(analyst: str | None, epsilon: object) -> None:
@@ -181,6 +189,56 @@ def amount(budget: Filter) -> str:
     'epsilon 1 at delta 1e-06'
     """
     return f"epsilon {float(budget.epsilon):.6g} at delta {float(budget.delta):.3g}"
+
+
+# -- declaration -------------------------------------------------------------------------------------------------------
+# The schema on record: put there with the first budget, compared by later sessions. Only the data owner redefines it.
+
+
+@dataclass(frozen=True)
+class DeclarationRecord:
+    journal: Journal
+    path: str
+    dataset: str
+    analyst: str | None = None
+
+    def agree(self, declared: Declaration) -> None:
+        """Notes what has changed; refuses changes by which epsilon would mean something else."""
+        before = self.journal.declared()
+        if before is None:
+            self._append("schema", declared)  # an older version had no place for it
+            return
+        if self.journal.has_declared(declared.fingerprint):
+            return
+        redefined = declared.redefines(before)
+        if redefined:
+            raise LedgerError(
+                f"with this schema the epsilon on record in {self.path} would mean something else: "
+                f"{'; '.join(redefined)}",
+                hint="go back to the schema on record; if the change is meant, the data owner puts it on record:  "
+                f"dpsql ledger accept-schema {shlex.quote(self.path)} SCHEMA",
+            )
+        following = declared.following(before)
+        if following.changed:
+            self._append("schema", following)
+
+    def accept(self, declared: Declaration) -> Declaration | None:
+        """Puts it on record as what holds from here on, whatever it changes; None if it changes nothing."""
+        before = self.journal.declared()
+        following = declared if before is None else declared.following(before)
+        if before is not None and not following.changed:
+            return None
+        self._append("schema accepted", following)
+        return following
+
+    def _append(self, state: State, declared: Declaration) -> None:
+        self.journal.append(
+            Record(dataset=self.dataset, analyst=self.analyst, state=state, **_text_of(declared)),
+        )
+
+
+def _text_of(declared: Declaration | None) -> dict[str, Any]:
+    return {} if declared is None else {"fingerprint": declared.fingerprint, "sql": declared.to_json()}
 
 
 # -- ledger ------------------------------------------------------------------------------------------------------------
@@ -236,6 +294,7 @@ class Ledger:
         analyst_epsilon: object = None,
         on_failure: OnFailure = "suspend",
         interrupts_per_day: int = INTERRUPTS_PER_DAY,
+        declared: Declaration | None = None,
     ) -> Ledger:
         """Opens or creates the ledger. None means as recorded; a value that differs from the record is refused."""
         path = os.fspath(path)
@@ -256,7 +315,9 @@ class Ledger:
                 journal = Journal(connection)
                 if epsilon is None and journal.budget(None) is None:
                     raise _nothing_recorded(file.path)
-                BudgetRecord(journal, file.path, dataset).agree(epsilon, delta, composition)
+                BudgetRecord(journal, file.path, dataset).agree(epsilon, delta, composition, declared)
+                if declared is not None:
+                    DeclarationRecord(journal, file.path, dataset, analyst).agree(declared)
                 if analyst is not None and analyst_epsilon is not None:
                     BudgetRecord(journal, file.path, dataset, analyst).agree(analyst_epsilon, None, None)
                 ledger._count_the_lost(journal, analyst)
@@ -413,6 +474,13 @@ class Ledger:
         """The data owner lowers it, or gives an analyst a limit for the first time."""
         with self._file.writing() as connection:
             BudgetRecord(Journal(connection), self._file.path, self.dataset, analyst).limit(epsilon, delta)
+
+    def accept(self, declared: Declaration, dataset: str) -> Declaration | None:
+        """The data owner puts another declaration of the dataset on record; None if nothing is new about it."""
+        if dataset != self.dataset:
+            raise _stranger(self._file.path, self.dataset, dataset)
+        with self._file.writing() as connection:
+            return DeclarationRecord(Journal(connection), self._file.path, self.dataset).accept(declared)
 
     def _failure(self, journal: Journal, charge: Entry) -> Record:
         """Charges the failure if the budget covers it."""
