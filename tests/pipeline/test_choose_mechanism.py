@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
@@ -23,7 +24,7 @@ BEFORE: dict[str, list[tuple[str, str]]] = {
 PRICES = ("0.01", "0.05", "0.1", "0.15", "0.2", "0.25", "0.3", "0.5")
 
 
-@pytest.mark.parametrize(("composition", "before"), product(["mixed", "auto", "gdp", "zcdp"], BEFORE))
+@pytest.mark.parametrize(("composition", "before"), list(product(["mixed", "auto", "gdp", "zcdp"], BEFORE)))
 def test_no_alternative_is_better_or_worse_in_both(
     composition: str, before: str, shop_database: Any, shop_schema: Any
 ) -> None:
@@ -31,7 +32,8 @@ def test_no_alternative_is_better_or_worse_in_both(
     options = {"budget": 1, "delta": 1e-6, "composition": composition, "ledger": ":memory:"}
     with dpsql.connect(shop_database, schema=shop_schema, **options) as connection:
         for mechanism, epsilon in BEFORE[before]:
-            connection.execute(COUNT, epsilon=epsilon, mechanism=mechanism)
+            with suppress(dpsql.BudgetExhausted):  # along a curve Laplace noise costs more than its epsilon
+                connection.execute(COUNT, epsilon=epsilon, mechanism=mechanism)
         for sql, epsilon in product((SQL, COUNT), (None, *PRICES)):
             asked = {} if epsilon is None else {"epsilon": epsilon}
             explained = connection.explain(sql, **asked, fresh=True)
