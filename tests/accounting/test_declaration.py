@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
 import pytest
 import yaml
 
@@ -341,3 +342,15 @@ def test_killed_within_the_entry(tmp_path: Path, there: bool) -> None:
     with closing(Ledger.open(path, dataset="shop", epsilon=1, declared=declared(set_bounds))) as ledger:
         assert [entry.state for entry in ledger.history()] == ["budget", "schema"][: 1 + there]
         assert ledger.verify().entries == 1 + there
+
+
+def test_a_frame_that_is_protected_again(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"person": range(100), "amount": [1] * 100})
+    path = str(tmp_path / "frame.ledger")
+    frame.dp.protect(unit="person", bounds={"amount": (0, 5)}, budget=1, ledger=path)
+    frame.dp.protect(unit="person", bounds={"amount": (0, 9)})
+    with closing(Ledger.at(path)) as ledger:
+        assert [entry.shown()["sql"] for entry in ledger.history()] == [
+            "schema: df by person",
+            "schema: df.amount.bounds: [0, 9], was [0, 5]",
+        ]

@@ -475,6 +475,11 @@ class Ledger:
         with self._file.writing() as connection:
             BudgetRecord(Journal(connection), self._file.path, self.dataset, analyst).limit(epsilon, delta)
 
+    def declare(self, declared: Declaration) -> None:
+        """Notes another declaration, as a new session would; refuses one that needs the data owner."""
+        with self._file.writing() as connection:
+            DeclarationRecord(Journal(connection), self._file.path, self.dataset, self.analyst).agree(declared)
+
     def accept(self, declared: Declaration, dataset: str) -> Declaration | None:
         """The data owner puts another declaration of the dataset on record; None if nothing is new about it."""
         if dataset != self.dataset:
