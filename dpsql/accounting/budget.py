@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dpsql.accounting.events import Event
+from dpsql.accounting.events import Event, PureRelease
 from dpsql.accounting.exact import exact, rounded_down
-from dpsql.accounting.privacy_loss import Cost
+from dpsql.accounting.privacy_loss import Cost, privacy_loss
 from dpsql.display.html import SpendingStep, card, facts, figures, folded, grid, meter, paragraph, staircase
 from dpsql.display.numbers import several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from decimal import Decimal
-    from fractions import Fraction
 
     from dpsql.accounting.filters import Filter
     from dpsql.accounting.ledger.journal import Entry, RunningTotals
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LARGE_EPSILON = 10
 LARGE_DELTA = 1e-4
 """Budgets above these raise a warning: they protect people too little."""
+HALVINGS = 12
+NEARLY = 0.98
+"""Kinds of noise for which nearly the same is left are not told apart."""
 
 
 class Priced(Protocol):
@@ -115,6 +118,24 @@ class Budget:
         """The total by advanced composition, with the session's delta as slack; None if delta is 0."""
         return self.tally.advanced(self.filter.delta) if self.filter.delta else None
 
+    @cached_property
+    def by_noise(self) -> tuple[float, float]:
+        """The largest epsilon of one more query with Gaussian noise, and of one without; to about three digits.
+
+        From the first Gaussian noise on, other noise has a part of the budget of its own. docs/proofs/composition.md.
+        """
+        return self._largest(self.filter.currency.query), self._largest(PureRelease)
+
+    def _largest(self, query: Callable[[Fraction], Event]) -> float:
+        """The largest epsilon of such a query that fits."""
+        fits, most = Fraction(0), Fraction(self.remaining.epsilon)
+        if not most or self.admits(privacy_loss(query(most))):
+            return float(most)
+        for _ in range(HALVINGS):
+            middle = (fits + most) / 2
+            fits, most = (middle, most) if self.admits(privacy_loss(query(middle))) else (fits, middle)
+        return float(fits)
+
     def admits(self, cost: PrivacyLoss) -> bool:
         """Whether one more query fits.
 
@@ -168,12 +189,22 @@ class Budget:
 
     def __str__(self) -> str:
         spent, remaining = self.spent, self.remaining
+        asked = several(self.queries, "query", "queries")
+        kinds = f" ({self._kinds})" if self._kinds else ""
         return (
-            f"epsilon: {spent.epsilon:.4g} of {self.epsilon:.4g} spent in {several(self.queries, 'query', 'queries')}, "
-            f"{remaining.epsilon:.4g} left for the next{self._limited}\n"
+            f"epsilon: {spent.epsilon:.4g} of {self.epsilon:.4g} spent in {asked}, "
+            f"{remaining.epsilon:.4g} left for the next{kinds}{self._limited}\n"
             f"delta: {spent.delta:.3g} of {self.delta:.3g} spent"
             + "".join(f"\nsuspended: {suspension}" for suspension in self.suspended)
         )
+
+    @property
+    def _kinds(self) -> str:
+        """What is left for the kind of noise that has less: so that nobody wonders why what is left falls by more."""
+        gaussian, other = self.by_noise
+        if min(gaussian, other) >= NEARLY * max(gaussian, other):
+            return ""
+        return f"{gaussian:.4g} with Gaussian noise" if gaussian < other else f"{other:.4g} without Gaussian noise"
 
     @property
     def _limited(self) -> str:
@@ -246,6 +277,8 @@ def _facts(budget: Budget) -> Iterator[tuple[str, str]]:
     yield "delta", f"{budget.spent.delta:.3g} of {budget.delta:.3g} spent"
     for suspension in budget.suspended:
         yield "suspended", str(suspension)
+    if budget._kinds:
+        yield "left", budget._kinds
     yield "composition", budget.filter.name
 
 

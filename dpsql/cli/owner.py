@@ -34,6 +34,15 @@ LedgerPath = Annotated[
 SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's file.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Compare with other rules of composition.")]
 Of = Annotated[str | None, typer.Option("--analyst", help="This analyst's limit; by default the dataset's budget.")]
+Mine = Annotated[
+    str | None,
+    typer.Option(
+        "--analyst",
+        envvar="DPSQL_ANALYST",
+        help="This analyst's account; by default the dataset's.",
+        show_default=False,
+    ),
+]
 Total = Annotated[str, typer.Argument(metavar="EPSILON", help="The new total, such as 2.")]
 TotalDelta = Annotated[
     str | None, typer.Option("--delta", metavar="<float>", help="The new delta; unchanged if omitted.")
@@ -54,7 +63,7 @@ def budget(
     context: typer.Context,
     db: AnyDatabase = None,
     ledger: LedgerFile = None,
-    analyst: Of = None,
+    analyst: Mine = None,
     verbose: Verbose = False,
     form: Form = None,
 ) -> None:

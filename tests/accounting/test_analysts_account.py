@@ -204,10 +204,13 @@ def test_practice(analysts: dict[str, dpsql.Connection]) -> None:
         assert practice.budget.epsilon == LIMIT
 
 
-def test_groups_that_are_chosen_leave_the_reserve_to_others(opened: Callable[..., dpsql.Connection]) -> None:
+@pytest.mark.parametrize("composition", ["mixed", "zcdp", "basic"])
+def test_groups_that_are_chosen_leave_the_reserve_to_others(
+    opened: Callable[..., dpsql.Connection], composition: str
+) -> None:
     """At one epsilon a question of a limited analyst takes as much delta as anybody's, and finds the same answer."""
     sql = "SELECT spent, COUNT(*) AS n FROM visits GROUP BY spent"
-    bob, ada = opened(analyst="bob", delta=1e-6), opened(analyst="ada")
+    bob, ada = opened(analyst="bob", delta=1e-6, composition=composition), opened(analyst="ada")
     assert ada.explain(sql, epsilon=0.2).cost == bob.explain(sql, epsilon=0.2).cost
     rows = bob.execute(sql, epsilon=0.2).fetchall()
     recalled = ada.execute(sql, epsilon=0.2)
@@ -217,7 +220,9 @@ def test_groups_that_are_chosen_leave_the_reserve_to_others(opened: Callable[...
 # -- front ends --------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_line(analysts: dict[str, dpsql.Connection], run: Callable[..., str]) -> None:
+def test_the_command_line(
+    analysts: dict[str, dpsql.Connection], run: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = ("query", OTHER, "--epsilon", 0.05, "--fresh", "--analyst", "ada")
     assert "left: epsilon 0.15 of 0.3" in run(*asked)
     assert json.loads(run(*asked, "--json"))["remaining"]["epsilon"] == pytest.approx(0.1)
@@ -225,6 +230,11 @@ def test_the_command_line(analysts: dict[str, dpsql.Connection], run: Callable[.
     assert "epsilon: 0.2 of 0.3 spent in 3 queries, 0.1 left" in run("budget", "--analyst", "ada")
     assert json.loads(run("budget", "--analyst", "ada", "--json"))["remaining"]["epsilon"] == pytest.approx(0.1)
     assert "epsilon: 0.9 of 2 spent in 5 queries, 1.1 left" in run("budget")
+    assert "basic composition" not in run("budget")
+    assert "with basic composition 0.9" in run("budget", "--verbose")
+    monkeypatch.setenv("DPSQL_ANALYST", "ada")
+    assert "epsilon: 0.2 of 0.3 spent" in run("budget")
+    monkeypatch.delenv("DPSQL_ANALYST")
     refused = run("query", OTHER, "--epsilon", 0.25, "--fresh", "--analyst", "ada", "--json")
     assert json.loads(refused)["remaining"] == pytest.approx(0.1)
     assert "left: epsilon 1.05 of 2" in run("query", COUNT, "--epsilon", 0.05, "--fresh", "--analyst", "bob")
