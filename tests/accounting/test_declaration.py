@@ -193,11 +193,34 @@ def test_a_table_that_was_left_out_is_remembered(opened: Opened) -> None:
             opened(change)
 
 
-def test_less_is_noted_and_what_was_before_is_no_news(opened: Opened) -> None:
-    opened(set_unique)
-    assert "orders.unique: none, was true" in opened().history().sql.iloc[-1]
-    entries = len(opened(set_unique).history())
-    assert len(opened().history()) == entries
+def test_less_is_noted_and_shuts_nobody_out(opened: Opened, run: Callable[..., str]) -> None:
+    """Until the owner has found out that people have several rows, or that a table is about people after all."""
+    opened(set_unique, set_public)
+    last = opened().history().sql.iloc[-1]
+    assert "orders.unique: none, was true" in last
+    assert "regions.public: none, was true" in last
+    opened(set_unique, set_public)
+    opened(set_unique, set_public, set_bounds)
+    Path("stricter.yaml").write_text(yaml.safe_dump(schema_with()))
+    assert "accepted" in run("ledger", "accept-schema", "shop.duckdb.ledger", "stricter.yaml")
+    for changes in ((set_unique, set_public), (set_unique, set_public, set_bounds)):
+        with pytest.raises(dpsql.LedgerError, match=r"becomes unique.*becomes public"):
+            opened(*changes)
+    assert "intact" in run("ledger", "verify", "shop.duckdb.ledger")
+
+
+def test_reports_stay_reports(opened: Opened) -> None:
+    opened(set_collected)
+    opened()
+    opened(set_collected, set_bounds)
+    opened(set_bounds).session.environment.ledger.verify()
+
+
+def test_two_schemas_that_take_turns_are_noted_once(opened: Opened) -> None:
+    opened()
+    entries = len(opened(set_bounds).history())
+    for change in ((), (set_bounds,), ()):
+        assert len(opened(*change).history()) == entries
 
 
 # -- noted -------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Facts = Mapping[str, Any]
 """The keys of a part of a schema file, such as a table, that are not at their defaults."""
 NOT_DECLARED = "none"
+MEANING = ("unit", "unique", "public")
+"""The keys of a table that say who is protected."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,14 @@ class Declaration:
     def of(cls, tables: Mapping[str, Facts], fingerprint: str) -> Declaration:
         return cls({name.lower(): facts for name, facts in tables.items()}, fingerprint)
 
-    def following(self, before: Declaration) -> Declaration:
-        """The declaration after the one on record. What it leaves out stays known: it may be declared again."""
-        tables = {name: _with_columns(facts, before.tables.get(name, {})) for name, facts in self.tables.items()}
+    def following(self, before: Declaration, *, accepted: bool = False) -> Declaration:
+        """The declaration after the one on record. What it leaves out stays known: it may be declared again.
+
+        Unless the owner accepts it, what epsilon means stays as it was, also where this declaration would protect
+        people more: an analyst with another schema does not change what holds for everybody.
+        """
+        keep = _with_columns if accepted else _as_before
+        tables = {name: keep(facts, before.tables.get(name, {})) for name, facts in self.tables.items()}
         return Declaration({**before.tables, **tables}, self.fingerprint, tuple(_changes(before, self)))
 
     def redefines(self, before: Declaration) -> tuple[str, ...]:
@@ -101,6 +108,16 @@ def _redefined(name: str, before: Facts, after: Facts) -> Iterator[str]:
 def _with_columns(table: Facts, before: Facts) -> Facts:
     columns = {**before.get("columns", {}), **table.get("columns", {})}
     return {**table, "columns": columns} if columns else table
+
+
+def _as_before(table: Facts, before: Facts) -> Facts:
+    columns = {name: facts for name, facts in before.get("columns", {}).items() if "collected" in facts}
+    reports = {
+        name: {**facts, "collected": columns[name]["collected"]} if name in columns else facts
+        for name, facts in table.get("columns", {}).items()
+    }
+    kept = {key: before[key] for key in MEANING if key in before}
+    return _with_columns({**table, **kept, **({"columns": reports} if reports else {})}, before)
 
 
 def _changes(before: Declaration, after: Declaration) -> Iterator[str]:

@@ -430,6 +430,11 @@ class Journal:
         row = self._one(f"SELECT sql, fingerprint FROM entries WHERE {DECLARES} ORDER BY number DESC LIMIT 1")
         return None if row is None else Declaration.from_json(*row)
 
+    def is_in_force(self, fingerprint: str) -> bool:
+        """Whether the schema with this fingerprint is the owner's last, and no session declared another one since."""
+        last = self._one(f"SELECT fingerprint, state FROM entries WHERE {DECLARES} ORDER BY number DESC LIMIT 1")
+        return last is not None and last[0] == fingerprint and last[1] != "schema"
+
     def has_declared(self, fingerprint: str) -> bool:
         """Whether a schema with this fingerprint is on record since the owner last accepted another one."""
         accepted = "coalesce((SELECT max(number) FROM entries WHERE state = 'schema accepted'), 0)"

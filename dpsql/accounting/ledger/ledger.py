@@ -208,8 +208,6 @@ class DeclarationRecord:
         if before is None:
             self._append("schema", declared)  # an older version had no place for it
             return
-        if self.journal.has_declared(declared.fingerprint):
-            return
         redefined = declared.redefines(before)
         if redefined:
             raise LedgerError(
@@ -219,15 +217,16 @@ class DeclarationRecord:
                 f"dpsql ledger accept-schema {shlex.quote(self.path)} SCHEMA",
             )
         following = declared.following(before)
-        if following.changed:
+        # Analysts may take turns with two schemas: each is news once.
+        if following.changed and not self.journal.has_declared(declared.fingerprint):
             self._append("schema", following)
 
     def accept(self, declared: Declaration) -> Declaration | None:
-        """Puts it on record as what holds from here on, whatever it changes; None if it changes nothing."""
-        before = self.journal.declared()
-        following = declared if before is None else declared.following(before)
-        if before is not None and not following.changed:
+        """Puts it on record as what holds from here on, whatever it changes; None if it holds already."""
+        if self.journal.is_in_force(declared.fingerprint):
             return None
+        before = self.journal.declared()
+        following = declared if before is None else declared.following(before, accepted=True)
         self._append("schema accepted", following)
         return following
 
