@@ -353,6 +353,20 @@ class Connection:
         """
         self.session.resume()
 
+    def accept_schema(self, schema: str | os.PathLike[str] | dict[str, Any] | Schema) -> None:
+        """Records another declaration of the dataset, by which epsilon may mean something else. For the data owner.
+
+        Later connections use it; this one goes on with its own.
+
+        Args:
+            schema: the declaration, as for `connect`.
+
+        Raises:
+            SchemaError: the declaration is wrong.
+            LedgerError: it is about another dataset, or the ledger cannot be written.
+        """
+        self.session.accept_schema(schema)
+
     def promise(self) -> Promise:
         """States what the session guarantees to each person, in plain words with numbers.
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from dpsql.pipeline.format import Output
     from dpsql.relation.reports import RandomizedResponses
 
+NOTICEABLE = 1.05
+"""What is left may fall by more than the cost: by this factor it is told."""
 FOUND_ROWS, FOUND_GROUPS = "rows per group", "groups per person"
 MEASURED = ("measure", "one person moves a group by", "all groups by", "standard deviation of noise")
 
@@ -170,6 +172,8 @@ class Explanation:
     """The cost if every private test refuses its part of the answer; else the same as `cost`."""
     remaining: Cost
     """What would be left of the session's budget."""
+    left: Cost
+    """What is left of it now."""
     mechanism: str
     """The additive mechanism."""
     reason: str
@@ -198,13 +202,14 @@ class Explanation:
         return explanation_card(self)
 
 
-def explain_calibrated(calibrated: Calibrated, share: float, after: Cost) -> Explanation:
-    """The explanation of a calibrated query that takes `share` of the session's budget and leaves `after`."""
+def explain_calibrated(calibrated: Calibrated, share: float, left: Cost, after: Cost) -> Explanation:
+    """The explanation of a calibrated query that takes `share` of the session's budget: of `left` it leaves `after`."""
     return Explanation(
         cost=calibrated.cost,
         share=share,
         cost_if_refused=calibrated.cost_if_refused,
         remaining=after,
+        left=left,
         mechanism=calibrated.mechanism,
         reason=calibrated.reason,
         columns=tuple(_column(output, calibrated) for output in calibrated.outputs),
@@ -394,6 +399,9 @@ def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield from (("note", note) for note in explanation.notes)
     yield "noise", f"{explanation.mechanism or 'none'}: {explanation.reason}"
     yield from (("reports", str(reports)) for reports in explanation.reports)
+    falls, cost = explanation.left.epsilon - explanation.remaining.epsilon, explanation.cost.epsilon
+    if falls > NOTICEABLE * cost and cost:
+        yield "left", f"falls by {falls:.3g}: in this session such noise takes more than its epsilon"
     if explanation.cost_if_refused != explanation.cost:
         yield "if refused", f"epsilon {explanation.cost_if_refused.epsilon:.6g}, if all tests refuse"
 

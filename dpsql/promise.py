@@ -99,6 +99,10 @@ class Promise:
     """The guarantee once the whole budget is spent."""
     reported: tuple[str, ...] = ()
     """Randomised columns that may be counted without noise."""
+    analyst: str | None = None
+    """The analyst with a limit whose answers `spent` and `whole` are about; None: everybody's answers."""
+    everybody: tuple[Limits, Limits] | None = None
+    """For such an analyst the guarantee of all answers of the dataset: so far, and over the whole budget."""
 
     def __str__(self) -> str:
         rows = [("", "so far", "whole budget"), *self.rows()]
@@ -132,6 +136,7 @@ class Promise:
             f"Each person in {self.dataset} is protected: all rows with the same {_listed(self.units)}.",
             "Whatever somebody concludes from all answers together, they would have concluded with nearly the same "
             "probability had that person's rows not been there.",
+            *([_about_a_part(self.analyst, *self.everybody)] if self.everybody else []),
             *([_about_reports(self.reported)] if self.reported else []),
         )
 
@@ -160,6 +165,7 @@ class Promise:
 
 
 def promise_of(budget: Budget, schema: Schema) -> Promise:
+    whole = budget.dataset
     return Promise(
         schema.dataset,
         tuple(_unit(name, schema) for name, table in schema.tables.items() if not table.is_public),
@@ -172,6 +178,8 @@ def promise_of(budget: Budget, schema: Schema) -> Promise:
             for column in table.columns.values()
             if column.collected is not None
         ),
+        budget.analyst,
+        None if whole is None else (Limits(*whole.spent), Limits(whole.epsilon, whole.delta)),
     )
 
 
@@ -180,6 +188,14 @@ def _unit(table: str, schema: Schema) -> str:
     hops = schema.unit_path(table)
     holder = schema.tables[hops[-1].to_table if hops else table]
     return f"{holder.name}.{holder.unit_column}" + (f" (reached from {table}.{hops[0].column})" if hops else "")
+
+
+def _about_a_part(analyst: str | None, so_far: Limits, whole: Limits) -> str:
+    return (
+        f"The numbers below are about the answers that {analyst} paid for, by themselves. Answers that others paid for "
+        f"are free, also for {analyst}: everybody's answers together have epsilon {_up(so_far.epsilon)} so far and "
+        f"{_up(whole.epsilon)} over the whole budget."
+    )
 
 
 def _about_reports(columns: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.ledger.ledger import INTERRUPTS_PER_DAY, Ledger
 from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.privacy_loss import privacy_loss
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from dpsql.engines.registry import Database
     from dpsql.explain import Explanation
     from dpsql.options import Parameters, QueryOptions
+    from dpsql.pipeline.calibrate_noise import Calibrated
     from dpsql.pipeline.stages import Trace
     from dpsql.result import Result
     from dpsql.schema import Schema
@@ -82,6 +84,7 @@ class Session:
                 analyst_epsilon=analyst_budget,
                 on_failure=on_failure,
                 interrupts_per_day=interrupts_per_day,
+                declared=declaration_of(loaded),
             )
         except BaseException:
             engine.close()
@@ -98,17 +101,17 @@ class Session:
         other.environment = replace(self.environment, schema=schema, engine=engine)
         return other
 
+    def declare(self, schema: Schema) -> None:
+        """Puts on record what another declaration changes; refuses one by which epsilon would mean something else."""
+        self.environment.ledger.declare(declaration_of(schema))
+
     def execute(self, sql: str, parameters: Parameters, options: QueryOptions) -> Result:
         return stages.run(self.request(sql, parameters, **options), self.environment)
 
     def explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation:
-        from dpsql.explain import explain_calibrated  # late, as below: a question that is asked needs none of it
-
         request, public = self.request(sql, parameters, **options), self.environment.public()
         calibrated = stages.compile_question(request, public)
-        after = public.budget.filter.remaining(public.budget.tally.totals + privacy_loss(calibrated.event))
-        share = 0.0 if calibrated.recalled else share_of(calibrated.noise_plan.loss, public.budget).part
-        return explain_calibrated(calibrated, share, after)
+        return _explained(calibrated, public.budget)
 
     def trace(self, sql: str, parameters: Parameters, options: QueryOptions) -> Trace:
         from dpsql.pipeline.stages import trace_question
@@ -123,7 +126,6 @@ class Session:
         delta: Number | None,
     ) -> Plan:
         from dpsql.batch import Plan, PlannedQuery, plan_batch, weigh
-        from dpsql.explain import explain_calibrated
 
         questions = [self.request(*query) for query in planned_queries(queries)]
         public = self.environment.public()
@@ -135,14 +137,14 @@ class Session:
             None if delta is None else query_delta(delta, "delta", budget.filter.delta),
             public,
         )
-        after = budget.filter.remaining(budget.tally.totals + batch.privacy_loss)
+        after = budget.after(batch.privacy_loss).remaining
         return Plan(
             tuple(
                 PlannedQuery(
                     part.request.sql,
                     float(weight),
                     share,
-                    explain_calibrated(part, share_of(part.noise_plan.loss, budget).part, after),
+                    _explained(part, budget),
                 )
                 for part, weight, share in zip(batch.parts, batch.weights, batch.shares, strict=True)
             ),
@@ -185,10 +187,29 @@ class Session:
         """Lifts the suspension of this session's analyst, on the data owner's authority."""
         self.environment.ledger.resume(self.environment.ledger.analyst)
 
+    def accept_schema(self, schema: str | os.PathLike[str] | dict[str, Any] | Schema) -> None:
+        """Puts another declaration on record, on the data owner's authority."""
+        loaded = load_schema(schema)
+        self.environment.ledger.accept(declaration_of(loaded), loaded.dataset)
+
     def close(self) -> None:
         self.environment.post_processor.close()
         self.environment.engine.close()
         self.environment.ledger.close()
+
+
+def _explained(calibrated: Calibrated, budget: Budget) -> Explanation:
+    """The explanation of a query that would be asked now, alone."""
+    from dpsql.explain import explain_calibrated  # late: a question that is asked needs none of it
+
+    share = 0.0 if calibrated.recalled else share_of(calibrated.noise_plan.loss, budget).part
+    after = budget.after(privacy_loss(calibrated.event)).remaining
+    return explain_calibrated(calibrated, share, budget.remaining, after)
+
+
+def declaration_of(schema: Schema) -> Declaration:
+    """What the schema declares, as it goes on record."""
+    return Declaration.of(schema.on_record(), schema.fingerprint)
 
 
 def default_ledger(database: object) -> str:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dpsql.accounting.events import Event
+from dpsql.accounting.events import Event, PureRelease
 from dpsql.accounting.exact import exact, rounded_down
+from dpsql.accounting.privacy_loss import Cost, privacy_loss
 from dpsql.display.html import SpendingStep, card, facts, figures, folded, grid, meter, paragraph, staircase
 from dpsql.display.numbers import several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from decimal import Decimal
-    from fractions import Fraction
 
     from dpsql.accounting.filters import Filter
     from dpsql.accounting.ledger.journal import Entry, RunningTotals
-    from dpsql.accounting.privacy_loss import Cost, PrivacyLoss
+    from dpsql.accounting.privacy_loss import PrivacyLoss
 
 LARGE_EPSILON = 10
 LARGE_DELTA = 1e-4
 """Budgets above these raise a warning: they protect people too little."""
+HALVINGS = 12
+NEARLY = 0.98
+"""Kinds of noise for which nearly the same is left are not told apart."""
 
 
 class Priced(Protocol):
@@ -68,6 +72,15 @@ class Budget:
     """Reads charges from the ledger: how many to skip, and how many to read at most."""
     suspended: tuple[Suspension, ...] = ()
     """The analysts whose queries are not answered until the data owner resumes."""
+    analyst: str | None = None
+    """The analyst whose limit this is; None for the budget of the dataset."""
+    dataset: Budget | None = field(default=None, repr=False)
+    """The dataset's budget, which an analyst with a limit shares with everybody; None if this is that budget."""
+
+    @property
+    def limits(self) -> tuple[Budget, ...]:
+        """All budgets that a query has to fit into: this one, and the dataset's."""
+        return (self,) if self.dataset is None else (self, self.dataset)
 
     @property
     def epsilon(self) -> float:
@@ -91,8 +104,9 @@ class Budget:
 
     @cached_property
     def remaining(self) -> Cost:
-        """The largest cost that one more query may have."""
-        return self.filter.remaining(self.tally.totals)
+        """The largest cost that one more query may have: for an analyst with a limit, by the limit and the dataset."""
+        left = [limit.filter.remaining(limit.tally.totals) for limit in self.limits]
+        return Cost(min(one.epsilon for one in left), min(one.delta for one in left))
 
     @property
     def basic(self) -> Cost:
@@ -104,13 +118,40 @@ class Budget:
         """The total by advanced composition, with the session's delta as slack; None if delta is 0."""
         return self.tally.advanced(self.filter.delta) if self.filter.delta else None
 
+    @cached_property
+    def by_noise(self) -> tuple[float, float]:
+        """The largest epsilon of one more query with Gaussian noise, and of one without; to about three digits.
+
+        From the first Gaussian noise on, other noise has a part of the budget of its own. docs/proofs/composition.md.
+        """
+        return self._largest(self.filter.currency.query), self._largest(PureRelease)
+
+    def _largest(self, query: Callable[[Fraction], Event]) -> float:
+        """The largest epsilon of such a query that fits."""
+        fits, most = Fraction(0), Fraction(self.remaining.epsilon)
+        if not most or self.admits(privacy_loss(query(most))):
+            return float(most)
+        for _ in range(HALVINGS):
+            middle = (fits + most) / 2
+            fits, most = (middle, most) if self.admits(privacy_loss(query(middle))) else (fits, middle)
+        return float(fits)
+
     def admits(self, cost: PrivacyLoss) -> bool:
         """Whether one more query fits.
 
         Args:
             cost: its privacy loss.
         """
-        return self.filter.admits(self.tally.totals + cost)
+        return all(limit.filter.admits(limit.tally.totals + cost) for limit in self.limits)
+
+    def after(self, cost: PrivacyLoss) -> Budget:
+        """The budget with one more cost spent.
+
+        Args:
+            cost: its privacy loss.
+        """
+        tally = replace(self.tally, totals=self.tally.totals + cost)
+        return replace(self, tally=tally, dataset=self.dataset and self.dataset.after(cost))
 
     def queries_like(self, cost: Event | Priced | float | str | Decimal) -> int:
         """The number of further queries at this cost that fit.
@@ -127,40 +168,65 @@ class Budget:
         else:
             epsilon, delta = getattr(cost, "epsilon", cost), getattr(cost, "delta", 0)
             alike = self.filter.queries_at(exact(epsilon), exact(delta, "delta"))
-        return max(self.filter.affords(self.tally.totals, event) for event in alike)
+        return max(min(limit.filter.affords(limit.tally.totals, event) for limit in self.limits) for event in alike)
 
     @property
     def dangers(self) -> tuple[str, ...]:
         """Warnings about a budget that protects people too little."""
         found = []
-        if self.epsilon > LARGE_EPSILON:
+        epsilon, delta = max(one.epsilon for one in self.limits), max(one.delta for one in self.limits)
+        if epsilon > LARGE_EPSILON:
             found.append(
-                f"a budget of epsilon {self.epsilon:.4g} protects against little: it lets the odds of anything about a "
+                f"a budget of epsilon {epsilon:.4g} protects against little: it lets the odds of anything about a "
                 "person change by a factor of e^epsilon; choose 3 or less"
             )
-        if self.delta > LARGE_DELTA:
+        if delta > LARGE_DELTA:
             found.append(
-                f"delta {self.delta:.3g} is the probability that a person is not protected at all; choose it far "
+                f"delta {delta:.3g} is the probability that a person is not protected at all; choose it far "
                 "below 1 / (number of people), such as 1e-6"
             )
         return tuple(found)
 
     def __str__(self) -> str:
-        spent, remaining, advanced = self.spent, self.remaining, self.advanced
-        beside = "" if advanced is None else f", advanced composition {advanced.epsilon:.4g}"
+        spent, remaining = self.spent, self.remaining
+        asked = several(self.queries, "query", "queries")
+        kinds = f" ({self._kinds})" if self._kinds else ""
         return (
-            f"epsilon: {spent.epsilon:.4g} of {self.epsilon:.4g} spent in {several(self.queries, 'query', 'queries')}, "
-            f"{remaining.epsilon:.4g} left for the next\n"
-            f"delta: {spent.delta:.3g} of {self.delta:.3g} spent\n"
-            f"with basic composition {self.basic.epsilon:.4g}{beside}"
+            f"epsilon: {spent.epsilon:.4g} of {self.epsilon:.4g} spent in {asked}, "
+            f"{remaining.epsilon:.4g} left for the next{kinds}{self._limited}\n"
+            f"delta: {spent.delta:.3g} of {self.delta:.3g} spent"
             + "".join(f"\nsuspended: {suspension}" for suspension in self.suspended)
         )
+
+    @property
+    def _kinds(self) -> str:
+        """What is left for the kind of noise that has less: so that nobody wonders why what is left falls by more."""
+        gaussian, other = self.by_noise
+        if min(gaussian, other) >= NEARLY * max(gaussian, other):
+            return ""
+        return f"{gaussian:.4g} with Gaussian noise" if gaussian < other else f"{other:.4g} without Gaussian noise"
+
+    @property
+    def _limited(self) -> str:
+        """Why less is left than the analyst's limit alone would leave."""
+        alone = self.filter.remaining(self.tally.totals).epsilon
+        return "; the dataset has no more" if self.remaining.epsilon < alone else ""
+
+    def comparison(self) -> str:
+        """What other rules of composition would have counted, for comparison only.
+
+        >>> conn.budget.comparison()
+        'with basic composition 0'
+        """
+        advanced = self.advanced
+        beside = "" if advanced is None else f", advanced composition {advanced.epsilon:.4g}"
+        return f"with basic composition {self.basic.epsilon:.4g}{beside}"
 
     __repr__ = __str__
 
     def __reduce__(self) -> tuple[type[Budget], tuple[object, ...]]:
         """Pickles the totals without access to the ledger."""
-        return Budget, (self.filter, self.tally, _not_on_record, self.suspended)
+        return Budget, (self.filter, self.tally, _not_on_record, self.suspended, self.analyst, self.dataset)
 
     def _repr_html_(self) -> str:
         return budget_card(self, self.charges(max(0, self.queries - MOST_STEPS), MOST_STEPS)[: self.queries])
@@ -184,7 +250,7 @@ def budget_card(budget: Budget, past: Sequence[Entry]) -> str:
         figures(
             (
                 (f"ε {spent.epsilon:.4g}", f"of {budget.epsilon:.4g} spent"),
-                (f"ε {remaining.epsilon:.4g}", "left for the next query"),
+                (f"ε {remaining.epsilon:.4g}", f"left for the next query{budget._limited}"),
                 (f"{budget.queries:,}", "query charged" if budget.queries == 1 else "queries charged"),
             )
         ),
@@ -208,12 +274,12 @@ def _steps(budget: Budget, past: Sequence[Entry]) -> Iterator[SpendingStep]:
 
 
 def _facts(budget: Budget) -> Iterator[tuple[str, str]]:
-    spent, advanced = budget.spent, budget.advanced
-    yield "delta", f"{spent.delta:.3g} of {budget.delta:.3g} spent"
+    yield "delta", f"{budget.spent.delta:.3g} of {budget.delta:.3g} spent"
     for suspension in budget.suspended:
         yield "suspended", str(suspension)
-    beside = "" if advanced is None else f", by advanced composition {advanced.epsilon:.4g}"
-    yield "composition", f"{budget.filter.name}; a plain sum would have spent ε {budget.basic.epsilon:.4g}{beside}"
+    if budget._kinds:
+        yield "left", budget._kinds
+    yield "composition", budget.filter.name
 
 
 def _listed(budget: Budget, past: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:

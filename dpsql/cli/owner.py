@@ -1,4 +1,4 @@
-"""The owner's commands: `init` and `check`, `budget grant` and `limit`, `ledger show`, `verify` and `resume`."""
+"""The owner's commands: `init`, `check`, `budget grant` and `limit`, `ledger show`, `verify`, `resume` and more."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -7,14 +7,16 @@ from typing import Annotated
 
 import typer
 
+from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.cli.options import Form, LedgerFile, ledger_path
 from dpsql.cli.output import FAILED, publish, show_warning
-from dpsql.cli.query import account, entries, resumed, verified
+from dpsql.cli.query import accepted, account, entries, resumed, verified
 from dpsql.errors import ProgrammingError
 
 # -- accounts ----------------------------------------------------------------------------------------------------------
-# `dpsql budget`, `budget grant` and `budget limit`, and `dpsql ledger show`, `verify` and `resume`.
+# `dpsql budget`, `budget grant` and `budget limit`, and `dpsql ledger show`, `verify`, `resume` and
+# `accept-schema`.
 
 AnyDatabase = Annotated[
     str | None,
@@ -29,7 +31,18 @@ AnyDatabase = Annotated[
 LedgerPath = Annotated[
     str, typer.Argument(metavar="LEDGER", help="The ledger, a file such as shop.duckdb.ledger, or postgresql://...")
 ]
+SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's file.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Compare with other rules of composition.")]
 Of = Annotated[str | None, typer.Option("--analyst", help="This analyst's limit; by default the dataset's budget.")]
+Mine = Annotated[
+    str | None,
+    typer.Option(
+        "--analyst",
+        envvar="DPSQL_ANALYST",
+        help="This analyst's account; by default the dataset's.",
+        show_default=False,
+    ),
+]
 Total = Annotated[str, typer.Argument(metavar="EPSILON", help="The new total, such as 2.")]
 TotalDelta = Annotated[
     str | None, typer.Option("--delta", metavar="<float>", help="The new delta; unchanged if omitted.")
@@ -47,14 +60,19 @@ budget_app = typer.Typer(invoke_without_command=True, help="Show or change the b
 
 @budget_app.callback()
 def budget(
-    context: typer.Context, db: AnyDatabase = None, ledger: LedgerFile = None, analyst: Of = None, form: Form = None
+    context: typer.Context,
+    db: AnyDatabase = None,
+    ledger: LedgerFile = None,
+    analyst: Mine = None,
+    verbose: Verbose = False,
+    form: Form = None,
 ) -> None:
     """Show the budget, what is spent and what is left; grant more, or set a limit."""
     if context.invoked_subcommand is not None:
         context.obj = (db, ledger)
         return
     with closing(Ledger.at(ledger_path(db, ledger), analyst)) as opened:
-        report = account(opened.analyst_budget or opened.budget)
+        report = account(opened.analyst_budget or opened.budget, verbose)
     publish(report, form)
 
 
@@ -139,6 +157,20 @@ def resume(path: LedgerPath, analyst: Analyst = None, form: Form = None) -> None
     publish(report, form)
 
 
+@ledger_app.command()
+def accept_schema(path: LedgerPath, schema: SchemaArgument, form: Form = None) -> None:
+    """Record a schema that changes what epsilon means: another unit, unique or public tables.
+
+    For the data owner. Sessions with such a schema are refused before; later ones must match it.
+    """
+    from dpsql.schema import load_schema  # late: it loads the parser of schemas
+
+    loaded = load_schema(schema)
+    with closing(Ledger.at(path)) as opened:
+        found = opened.accept(Declaration.of(loaded.on_record(), loaded.fingerprint), loaded.dataset)
+    publish(accepted(found), form)
+
+
 # -- schemas -----------------------------------------------------------------------------------------------------------
 # `dpsql init` and `dpsql check`: the owner's side.
 
@@ -160,7 +192,6 @@ Units = Annotated[
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not prompt (as with --json or --csv); leave bounds to be filled in.")
 ]
-SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's file.")]
 LookAtData = Annotated[
     bool, typer.Option("--data", help="Read the rows too and report what could be fixed. For the data owner only.")
 ]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.ledger.declaration import Declaration
     from dpsql.accounting.ledger.journal import Entry, VerifyReport
     from dpsql.connection import Connection
     from dpsql.explain import Explanation
@@ -131,7 +132,7 @@ def explained(explanation: Explanation) -> CommandReport:
     )
 
 
-def account(budget: Budget) -> CommandReport:
+def account(budget: Budget, verbose: bool = False) -> CommandReport:
     document = {
         "epsilon": budget.epsilon,
         "delta": budget.delta,
@@ -139,6 +140,7 @@ def account(budget: Budget) -> CommandReport:
         "spent": budget.spent,
         "remaining": budget.remaining,
         "suspended": [suspension._asdict() for suspension in budget.suspended],
+        **({"basic": budget.basic, "advanced": budget.advanced} if verbose else {}),
     }
     names = ("of", "epsilon", "delta")
     rows = [
@@ -146,7 +148,7 @@ def account(budget: Budget) -> CommandReport:
         ("spent", *budget.spent),
         ("remaining", *budget.remaining),
     ]
-    return CommandReport(document, names, rows, str(budget))
+    return CommandReport(document, names, rows, f"{budget}\n{budget.comparison()}" if verbose else str(budget))
 
 
 def entries(history: list[Entry], budget: Budget) -> CommandReport:
@@ -169,6 +171,12 @@ def resumed(budget: Budget) -> CommandReport:
     report = account(budget)
     still = "".join(f"\nstill suspended: {suspension}" for suspension in budget.suspended)
     return replace(report, text=f"resumed and recorded{still}")
+
+
+def accepted(declared: Declaration | None) -> CommandReport:
+    changes = () if declared is None else declared.changed
+    text = "already on record" if declared is None else f"accepted and recorded: {declared}"
+    return CommandReport({"changes": changes}, ("change",), [(change,) for change in changes], text)
 
 
 def verified(found: VerifyReport) -> CommandReport:

@@ -281,6 +281,7 @@ class PrivateFrame(Vocabulary):
             account = self._account()
             _check_same(account, schema.dataset, budget, delta, None if ledger is None else path, on_failure)
             session, path = account.session.over(database, schema), account.ledger
+            session.declare(schema)
         self._note = enter(Account(session, schema, shown, path))
 
     def protect_like(self, frame: Any) -> None:

@@ -232,7 +232,8 @@ def share_of(cost: PrivacyLoss, budget: Budget) -> SessionShare:
     rules = budget.filter.rules_at(after)
     parts = _parts(cost, rules)
     alive = [part for part, rule in zip(parts, rules, strict=True) if after <= rule.limit]
-    return SessionShare(min(alive or parts), bool(alive))
+    # An analyst's part of the budget may have room for what the dataset has not.
+    return SessionShare(min(alive or parts), bool(alive) and (budget.dataset is None or budget.dataset.admits(cost)))
 
 
 @lru_cache(maxsize=1024)
@@ -307,7 +308,11 @@ def reserved_delta(planned: Planned, noise_plan: NoisePlan, budget: Budget) -> F
     if isinstance(filter_, Basic):
         reserved = whole_delta(request.epsilon, request.delta, filter_) - noise_plan.delta
     elif request.delta is None:
-        reserved = filter_.reserved_delta * Fraction(min(1.0, share_of(noise_plan.loss, budget).part))
+        # An analyst with a limit takes no more of what all share than anybody does at that epsilon.
+        reserved = min(
+            limit.filter.reserved_delta * Fraction(min(1.0, share_of(noise_plan.loss, limit).part))
+            for limit in budget.limits
+        )
     else:
         reserved = request.delta * RESERVED_SHARE
     if not reserved and selection_count(planned):
@@ -436,6 +441,9 @@ if TYPE_CHECKING:
     Way = tuple[Planned, NoisePlan, SessionShare]
 
 ALL = SessionShare(1.0, fits=True)
+LEAST = "the least error for its share of the budget"
+NOTICEABLE = 1.05
+"""Errors that differ by less than this factor are said to be the same."""
 
 
 def rank_mechanisms(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, NoisePlan, str]]:
@@ -455,7 +463,7 @@ def rank_mechanisms(planned: Planned, public: PublicEnvironment) -> list[tuple[P
 
 
 def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
-    planned, noise, share = best
+    planned, _, share = best
     if not planned.releases:
         return "no private data is read"
     if planned.request.mechanism is not None:
@@ -463,9 +471,19 @@ def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
     if not measure_count(planned):
         return "the mechanism draws the answer itself"
     if len(ways) == 1:
-        return "the least error for its share of the budget" if budget.filter.delta else "the session has no delta"
-    _, other, its_share = next(way for way in ways if way is not best)
-    times = math.exp((noise.spread - other.spread) / 2)
-    error = f"{times:.2g} times" if max(times, 1 / times) >= 1.05 else "about"
-    part = f"{100 * share.part:.2g} % of the budget instead of {100 * its_share.part:.2g} %"
-    return f"{error} the error of {other.mechanism}, for {part}"
+        return LEAST if budget.filter.delta else "the session has no delta"
+    others = [way for way in ways if way is not best and way[2].fits]
+    if not others:
+        return "the only noise that fits into what is left" if share.fits else LEAST
+    return next((said for said in (_compared(best, way) for way in others) if said is not None), LEAST)
+
+
+def _compared(best: Way, other: Way) -> str | None:
+    """What is given up for what; None if the numbers that would be shown say that one is better in both."""
+    (_, noise, share), (_, its, its_share) = best, other
+    times = math.exp((noise.spread - its.spread) / 2)
+    mine, instead = f"{100 * share.part:.2g}", f"{100 * its_share.part:.2g}"
+    is_less = float(mine) < float(instead)
+    if max(times, 1 / times) < NOTICEABLE or mine == instead or (times > 1) != is_less:
+        return None
+    return f"{times:.2g} times the error of {its.mechanism}, for {mine} % of the budget instead of {instead} %"

@@ -73,8 +73,9 @@ def mechanisms_meeting(planned: Planned, public: PublicEnvironment) -> list[tupl
         )
     found.sort(key=lambda way: (not way[2].fits, way[2].part))
     reason = f"the least cost for {accuracy} in every row"
-    if len(found) > 1:
-        (_, _, best), (_, other, its), *_ = found
+    (_, _, best), *others = found
+    if others and others[0][2].fits:
+        _, other, its = others[0]
         reason += f": takes {best.part:.2g} of the session, {other.mechanism} {its.part:.2g}"
     return [(asked, way, reason) for asked, way, _ in found]
 

@@ -656,6 +656,21 @@ class Schema(Declared):
         canonical = json.dumps(self.model_dump(), sort_keys=True, default=str)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    def on_record(self) -> dict[str, Any]:
+        """What the ledger keeps of the declaration: by table, the keys that are not at their defaults.
+
+        Of a list of values it keeps the length and a hash.
+        """
+        dumped = {name: table.model_dump(exclude_defaults=True) for name, table in self.tables.items()}
+        plain: dict[str, Any] = json.loads(json.dumps(dumped, default=str))
+        for table in plain.values():
+            for column in table["columns"].values():
+                for part in (column, column.get("collected", {})):
+                    if "values" in part:
+                        digest = hashlib.sha256(json.dumps(part["values"]).encode()).hexdigest()
+                        part["values"] = f"{len(part['values'])} values ({digest[:8]})"
+        return plain
+
     @cached_property
     def _by_lower_name(self) -> dict[str, Table]:
         return {name.lower(): table for name, table in self.tables.items()}

@@ -91,8 +91,9 @@ def test_a_tally_survives_json_also_when_a_sum_is_infinite():
 
 
 def test_it_reads_well():
-    assert str(after(Auto(Fraction(1), DELTA), Laplace(Fraction(10)), 3)) == (
-        "epsilon: 0.3 of 1 spent in 3 queries, 0.7 left for the next\n"
-        "delta: 0 of 1e-06 spent\n"
-        "with basic composition 0.3, advanced composition 0.942"
+    budget = after(Auto(Fraction(1), DELTA), Laplace(Fraction(10)), 3)
+    assert str(budget) == (
+        "epsilon: 0.3 of 1 spent in 3 queries, 0.7 left for the next (0.3681 with Gaussian noise)\n"
+        "delta: 0 of 1e-06 spent"
     )
+    assert budget.comparison() == "with basic composition 0.3, advanced composition 0.942"

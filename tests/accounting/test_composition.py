@@ -404,6 +404,17 @@ def test_mixed_admits_what_basic_admits_of_ninety_nine_hundredths_at_its_share_o
     assert session.admits(privacy_loss(PureRelease(Fraction(pure))) + privacy_loss(gaussians))
 
 
+@pytest.mark.parametrize(("delta", "more"), [(DELTA, 1.0972), (DELTA / 2, 1.0590)], ids=["all of delta", "half of it"])
+def test_after_laplace_mixed_has_nearly_the_gaussian_noise_of_basic(delta, more):
+    """Of (1, 1e-6), after 0.5: basic admits Gaussian 0.5 (a count to +- 16); `mixed` 0.46 (17), and once 0.38 (20)."""
+    session, before = Mixed(Fraction(1), DELTA), privacy_loss(PureRelease(Fraction(1, 2)))
+    basic = 1 / mu_for(Fraction(1, 2), delta)
+    assert session.admits(before + privacy_loss(Gaussian(basic * Fraction(more))))
+    assert not session.admits(before + privacy_loss(Gaussian(basic * Fraction(more - 1e-3))))
+    asked = Gaussian(1 / mu_for(Fraction("0.461"), session.curve_delta))
+    assert session.affords(before, asked) == 1
+
+
 @pytest.mark.parametrize("order", ["pure first", "gaussian first"])
 def test_mixed_admits_in_any_order_what_basic_admits_of_seven_eighths(order):
     session, each = Mixed(Fraction(1), DELTA), DELTA / 280

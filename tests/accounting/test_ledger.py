@@ -132,11 +132,13 @@ def test_an_analyst_has_a_budget_within_the_datasets(opened):
     spend(eve)
     with pytest.raises(BudgetExhausted):
         spend(bob)
-    assert ada.analyst_budget.spent.epsilon == 0.2
-    assert bob.analyst_budget.remaining.epsilon == 4.3
+    assert ada.budget == ada.analyst_budget
+    assert (ada.budget.epsilon, ada.budget.spent.epsilon) == (0.2, 0.2)
+    assert bob.analyst_budget.spent.epsilon == 0.7
+    assert bob.analyst_budget.remaining.epsilon == 0.0, "the dataset has no more"
     assert eve.analyst_budget is None
-    assert ada.budget == bob.budget == eve.budget
-    assert ada.budget.remaining.epsilon == 0.0
+    assert bob.budget == eve.budget == ada.budget.dataset, "a limit above the budget is none"
+    assert bob.budget.remaining.epsilon == 0.0
     assert opened(analyst="ada").analyst_budget.epsilon == 0.2
     assert ada.verify().charges == 10
 

@@ -15,6 +15,7 @@ import pytest
 
 import dpsql
 from dpsql.accounting.events import PureRelease
+from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.ledger.ledger import Ledger
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install dpsql[postgres]")
@@ -197,6 +198,35 @@ def test_questions_that_are_stopped_are_on_record_paid_and_counted(url: str) -> 
     here.resume("ada")
     charge(here)
     here.verify()
+
+
+def test_what_is_declared_is_on_record_noted_refused_and_accepted(url: str) -> None:
+    def declared(unit: str, most: int) -> Declaration:
+        return Declaration.of({"orders": {"unit": unit, "bounds": most}}, f"{unit} {most}")
+
+    ledger = Ledger.open(url, dataset="shop", epsilon=1, declared=declared("customer", 5))
+    Ledger.open(url, dataset="shop", declared=declared("customer", 6)).close()
+    with pytest.raises(dpsql.LedgerError, match="becomes order_id, and was customer"):
+        Ledger.open(url, dataset="shop", declared=declared("order_id", 6))
+    ledger.accept(declared("order_id", 6), "shop")
+    Ledger.open(url, dataset="shop", declared=declared("order_id", 6)).close()
+    assert [entry.state for entry in ledger.history()] == ["budget", "schema", "schema accepted"]
+    assert ledger.history()[1].shown()["sql"] == "schema: orders.bounds: 6, was 5"
+    assert ledger.verify().entries == 3
+
+
+def test_a_ledger_of_version_3_takes_the_next_sessions_word(url: str) -> None:
+    Ledger.open(url, dataset="shop", epsilon=1).close()
+    tampered(
+        url,
+        "ALTER TABLE entries DROP CONSTRAINT entries_state_check",
+        "ALTER TABLE entries ADD CONSTRAINT entries_state_check CHECK (state NOT LIKE 'schema%')",
+        "DROP INDEX declarations",
+        "UPDATE about SET version = 3",
+    )
+    ledger = Ledger.open(url, dataset="shop", declared=Declaration.of({"orders": {"unit": "customer"}}, "f"))
+    assert str(ledger.history()[-1].declared) == "schema: orders by customer"
+    assert ledger.verify().entries == 2
 
 
 def test_a_tail_that_was_cut_off_is_missed(url: str) -> None:

@@ -25,6 +25,7 @@ import sqlglot
 from sqlglot import exp
 
 import dpsql
+from dpsql.accounting.ledger.sqlite import SCHEMA_VERSION
 from dpsql.aggregates.release import Release
 from dpsql.aggregates.release_sql import release_sql
 from dpsql.engine_sql.build import SALT, fields, select
@@ -490,7 +491,7 @@ def test_answers_of_an_older_dpsql_are_kept_and_not_found(database: duckdb.DuckD
         assert session.execute(QUESTION).receipt.recalled
         session.session.environment.ledger.verify()
     with sqlite3.connect(path) as raw:
-        assert raw.execute("PRAGMA user_version").fetchone() == (4,)
+        assert raw.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
         assert {*older} < {*raw.execute("SELECT * FROM answers").fetchall()}
 
 

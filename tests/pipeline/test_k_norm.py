@@ -161,7 +161,9 @@ def test_accuracy_and_plans_know_it(raw: Any) -> None:
         explained = connection.explain(PAIR, accuracy=200)
         assert explained.mechanism == "knorm"
         assert max(column.half_width for column in explained.columns if column.half_width is not None) <= 200
-        assert "takes" in explained.reason
+        assert "laplace" not in explained.reason, "which does not fit"
+        assert connection.explain(PAIR, accuracy=200, mechanism="laplace").cost.epsilon > 10
+        assert "takes" in connection.explain(PAIR, accuracy=400).reason
         plan = connection.plan([PAIR, "SELECT COUNT(*) FROM t"], epsilon=1)
         assert [part.explanation.mechanism for part in plan.queries] == ["knorm", "laplace"]
         assert plan.execute()

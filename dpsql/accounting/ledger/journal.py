@@ -15,6 +15,7 @@ from dpsql.accounting.budget import Suspension
 from dpsql.accounting.events import Event, from_json
 from dpsql.accounting.exact import Amount, from_text, rounded_up, shortened, to_text
 from dpsql.accounting.filters import Filter, filter_named
+from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.privacy_loss import Cost, PrivacyLoss, privacy_loss
 from dpsql.display.numbers import several
 from dpsql.errors import Error, LedgerError
@@ -198,13 +199,29 @@ def _drift(epsilon: Fraction) -> Amount:
 #                the same: its analyst stopped it, or the session's time limit did
 #     suspended  the same, and its analyst is answered nothing new from here on
 #     resumed    the data owner has looked, and lifts that; what was retried or stopped before it is explained
+#     schema     what is declared from here on, where it is not as before; the first budget has the first declaration
+#     schema accepted
+#                the same, where the data owner accepts that epsilon means something else from here on
 #
 # An outcome without an answer, and a retry, cost a least amount: the event of such an entry is what its charge lacks.
 # Every seal covers the one before it, so no entry can be changed without changing all that follow.
 
 State = Literal[
-    "budget", "charged", "released", "refused", "failed", "suspended", "resumed", "retried", "interrupted", "timed out"
+    "budget",
+    "charged",
+    "released",
+    "refused",
+    "failed",
+    "suspended",
+    "resumed",
+    "retried",
+    "interrupted",
+    "timed out",
+    "schema",
+    "schema accepted",
 ]
+DECLARING = ("budget", "schema", "schema accepted")
+"""The states of entries that may hold a declaration, as their text and fingerprint."""
 GENESIS = "0" * 64
 SHOWN = ("number", "time", "analyst", "state", "epsilon", "delta", "sql")
 """What people see of an entry."""
@@ -261,7 +278,16 @@ class Entry(Record):
     def shown(self) -> dict[str, object]:
         """Exact fractions as the numbers that people read."""
         seen = {name: getattr(self, name) for name in SHOWN}
+        if self.declared is not None:
+            seen["sql"] = str(self.declared)
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in seen.items()}
+
+    @property
+    def declared(self) -> Declaration | None:
+        """What the schema declares, if the entry says so."""
+        if self.state not in DECLARING or self.sql is None or self.fingerprint is None:
+            return None
+        return Declaration.from_json(self.sql, self.fingerprint)
 
     def hashed(self, previous: str) -> tuple[Entry, tuple[object, ...]]:
         """The entry with its hash and, because building it is slow, its row."""
@@ -293,7 +319,12 @@ SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
 SELECT_LIMIT = "SELECT composition, epsilon, delta FROM entries"
 CHANGED = "(SELECT mark.tally FROM entries AS mark WHERE mark.charge = entries.number AND mark.event IS NOT NULL)"
 SELECT_ENDED = SELECT.replace(" tally,", f" coalesce({CHANGED}, tally),")
+SELECT_OWN = SELECT.replace(
+    " analyst_tally,", f" coalesce({CHANGED.replace('mark.tally', 'mark.analyst_tally')}, analyst_tally),"
+)
 INSERT_ENTRY = f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+
+DECLARES = "state IN ('budget', 'schema', 'schema accepted') AND sql IS NOT NULL"
 
 ALL = 2**62
 """As many entries as there can be."""
@@ -394,6 +425,22 @@ class Journal:
         row = self._one(f"{SELECT_LIMIT} WHERE state = 'budget' AND analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
         return None if row is None else (str(row[0]), Fraction(row[1]), Fraction(row[2]))
 
+    def declared(self) -> Declaration | None:
+        """The declaration last put on record; None in a ledger of an older version."""
+        row = self._one(f"SELECT sql, fingerprint FROM entries WHERE {DECLARES} ORDER BY number DESC LIMIT 1")
+        return None if row is None else Declaration.from_json(*row)
+
+    def is_in_force(self, fingerprint: str) -> bool:
+        """Whether the schema with this fingerprint is the owner's last, and no session declared another one since."""
+        last = self._one(f"SELECT fingerprint, state FROM entries WHERE {DECLARES} ORDER BY number DESC LIMIT 1")
+        return last is not None and last[0] == fingerprint and last[1] != "schema"
+
+    def has_declared(self, fingerprint: str) -> bool:
+        """Whether a schema with this fingerprint is on record since the owner last accepted another one."""
+        accepted = "coalesce((SELECT max(number) FROM entries WHERE state = 'schema accepted'), 0)"
+        found = f"SELECT number FROM entries WHERE {DECLARES} AND fingerprint = ? AND number >= {accepted}"
+        return self._one(found, fingerprint) is not None
+
     def last_entries(self, limit: int | None) -> list[Entry]:
         """Oldest first."""
         rows = self.connection.execute(f"{SELECT} ORDER BY number DESC LIMIT ?", (ALL if limit is None else limit,))
@@ -405,6 +452,15 @@ class Journal:
             f"{SELECT_ENDED} WHERE state = 'charged' ORDER BY number LIMIT ? OFFSET ?", (count, after)
         )
         return [Entry.from_row(row) for row in rows]
+
+    def charges_of(self, analyst: str | None, after: int, count: int) -> list[Entry]:
+        """The same of one analyst; `tally` is then the analyst's."""
+        rows = self.connection.execute(
+            f"{SELECT_OWN} WHERE state = 'charged' AND analyst IS ? ORDER BY number LIMIT ? OFFSET ?",
+            (analyst, count, after),
+        )
+        entries = [Entry.from_row(row) for row in rows]
+        return [replace(entry, tally=entry.analyst_tally) for entry in entries]
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Every entry as it is stored, in order."""
@@ -454,6 +510,7 @@ class _Walk:
     suspended: set[str | None] = field(default_factory=set)
     retried: set[str | None] = field(default_factory=set)
     stopped: set[str | None] = field(default_factory=set)
+    declared: Declaration | None = None
 
     def step(self, row: Sequence[object]) -> None:
         self.number += 1
@@ -485,6 +542,7 @@ class _Walk:
         if entry.state == "refused" and not gives_back_at_most(entry, self.charges.get(entry.charge or 0)):
             raise self.broken("it refunds more than was charged")
         self._follow_suspensions(entry)
+        self._follow_declarations(entry)
         if not self._within_limits(entry):
             raise self.broken("it spends more than the budget")
 
@@ -506,6 +564,14 @@ class _Walk:
             case "resumed":
                 for analysts in to_lift:
                     analysts.discard(entry.analyst)
+
+    def _follow_declarations(self, entry: Entry) -> None:
+        declared, before = entry.declared, self.declared
+        if declared is None:
+            return
+        if before is not None and entry.state != "schema accepted" and declared.redefines(before):
+            raise self.broken("it declares other people than before, and the owner did not accept that")
+        self.declared = declared
 
     def _within_limits(self, entry: Entry) -> bool:
         own_limit = None if entry.analyst is None else self.limits.get(entry.analyst)

@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dpsql.accounting.budget import Budget, Suspension
 from dpsql.accounting.events import Composed, Event, PureRelease
 from dpsql.accounting.exact import exact, rounded_up
-from dpsql.accounting.filters import Filter, filter_named
+from dpsql.accounting.filters import Basic, Filter, filter_named
 from dpsql.accounting.ledger.journal import (
     Answers,
     Entry,
@@ -39,8 +39,9 @@ from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, ProgrammingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from dpsql.accounting.ledger.declaration import Declaration
     from dpsql.accounting.ledger.journal import State, StoredAnswer
 
 # -- allowance ---------------------------------------------------------------------------------------------------------
@@ -56,11 +57,13 @@ class BudgetRecord:
     dataset: str
     analyst: str | None = None
 
-    def agree(self, epsilon: object, delta: object, composition: str | None) -> None:
-        """Records the first budget that is named. A later one must be the same, or None."""
+    def agree(
+        self, epsilon: object, delta: object, composition: str | None, declared: Declaration | None = None
+    ) -> None:
+        """Records the first budget that is named, and what is declared. A later one must be the same, or None."""
         recorded = self.journal.budget(self.analyst)
         if recorded is None:
-            self._put_on_record(self._named(epsilon, delta, composition))
+            self._put_on_record(self._named(epsilon, delta, composition), declared)
             return
         self._refuse_a_stranger(recorded, composition)
         before, after = filter_of(recorded), self._named(epsilon, delta, composition)
@@ -101,28 +104,27 @@ class BudgetRecord:
 
     def _named(self, epsilon: object, delta: object, composition: str | None) -> Filter:
         """The budget with missing parts from the record; analysts have the dataset's delta and composition."""
-        recorded = self.journal.budget(self.analyst) or self.journal.budget(None)
+        own, whole = self.journal.budget(self.analyst), self.journal.budget(None)
+        recorded = own or whole
         if recorded is None:
             return filter_named(composition or "mixed", exact(epsilon), exact(delta or 0, "delta"))
-        return filter_named(
-            str(recorded.composition),
-            recorded.epsilon if epsilon is None else exact(epsilon),
-            recorded.delta if delta is None else exact(delta, "delta"),
-        )
+        total = recorded.epsilon if epsilon is None else exact(epsilon)
+        part = recorded.delta
+        if own is None and recorded.composition == Basic.name and total < recorded.epsilon:
+            # There every query takes a part of delta: an analyst has no more of it than of epsilon.
+            part *= total / recorded.epsilon
+        return filter_named(str(recorded.composition), total, part if delta is None else exact(delta, "delta"))
 
     def _refuse_a_stranger(self, recorded: Entry, composition: str | None) -> None:
         if recorded.dataset != self.dataset:
-            raise LedgerError(
-                f'the ledger {self.path} belongs to the dataset "{recorded.dataset}", not to "{self.dataset}"',
-                hint="each dataset needs its own ledger; give another path",
-            )
+            raise _stranger(self.path, recorded.dataset, self.dataset)
         if composition not in (None, recorded.composition):
             raise LedgerError(
                 f'the ledger {self.path} uses composition "{recorded.composition}", not "{composition}"',
                 hint=f'open it with composition="{recorded.composition}"',
             )
 
-    def _put_on_record(self, limit: Filter) -> None:
+    def _put_on_record(self, limit: Filter, declared: Declaration | None = None) -> None:
         """Appends the budget if it is news; never one that is overdrawn already."""
         recorded = self.journal.budget(self.analyst)
         if recorded is not None and filter_of(recorded) == limit:
@@ -143,6 +145,7 @@ class BudgetRecord:
                 epsilon=limit.epsilon,
                 delta=limit.delta,
                 composition=limit.name,
+                **_text_of(declared),
             )
         )
 
@@ -159,6 +162,13 @@ class BudgetRecord:
         name = "" if self.analyst is None else f" --analyst {shlex.quote(self.analyst)}"
         words = f"{'grant' if raised else 'limit'} {float(wanted.epsilon):.6g}{delta}{name}"
         return f"dpsql budget {words} --ledger {shlex.quote(self.path)}"
+
+
+def _stranger(path: str, recorded: str, dataset: str) -> LedgerError:
+    return LedgerError(
+        f'the ledger {path} belongs to the dataset "{recorded}", not to "{dataset}"',
+        hint="each dataset needs its own ledger; give another path",
+    )
 
 
 def check_analyst(analyst: str | None, epsilon: object) -> None:
@@ -179,6 +189,55 @@ def amount(budget: Filter) -> str:
     'epsilon 1 at delta 1e-06'
     """
     return f"epsilon {float(budget.epsilon):.6g} at delta {float(budget.delta):.3g}"
+
+
+# -- declaration -------------------------------------------------------------------------------------------------------
+# The schema on record: put there with the first budget, compared by later sessions. Only the data owner redefines it.
+
+
+@dataclass(frozen=True)
+class DeclarationRecord:
+    journal: Journal
+    path: str
+    dataset: str
+    analyst: str | None = None
+
+    def agree(self, declared: Declaration) -> None:
+        """Notes what has changed; refuses changes by which epsilon would mean something else."""
+        before = self.journal.declared()
+        if before is None:
+            self._append("schema", declared)  # an older version had no place for it
+            return
+        redefined = declared.redefines(before)
+        if redefined:
+            raise LedgerError(
+                f"with this schema the epsilon on record in {self.path} would mean something else: "
+                f"{'; '.join(redefined)}",
+                hint="go back to the schema on record; if the change is meant, the data owner puts it on record:  "
+                f"dpsql ledger accept-schema {shlex.quote(self.path)} SCHEMA",
+            )
+        following = declared.following(before)
+        # Analysts may take turns with two schemas: each is news once.
+        if following.changed and not self.journal.has_declared(declared.fingerprint):
+            self._append("schema", following)
+
+    def accept(self, declared: Declaration) -> Declaration | None:
+        """Puts it on record as what holds from here on, whatever it changes; None if it holds already."""
+        if self.journal.is_in_force(declared.fingerprint):
+            return None
+        before = self.journal.declared()
+        following = declared if before is None else declared.following(before, accepted=True)
+        self._append("schema accepted", following)
+        return following
+
+    def _append(self, state: State, declared: Declaration) -> None:
+        self.journal.append(
+            Record(dataset=self.dataset, analyst=self.analyst, state=state, **_text_of(declared)),
+        )
+
+
+def _text_of(declared: Declaration | None) -> dict[str, Any]:
+    return {} if declared is None else {"fingerprint": declared.fingerprint, "sql": declared.to_json()}
 
 
 # -- ledger ------------------------------------------------------------------------------------------------------------
@@ -234,6 +293,7 @@ class Ledger:
         analyst_epsilon: object = None,
         on_failure: OnFailure = "suspend",
         interrupts_per_day: int = INTERRUPTS_PER_DAY,
+        declared: Declaration | None = None,
     ) -> Ledger:
         """Opens or creates the ledger. None means as recorded; a value that differs from the record is refused."""
         path = os.fspath(path)
@@ -254,7 +314,9 @@ class Ledger:
                 journal = Journal(connection)
                 if epsilon is None and journal.budget(None) is None:
                     raise _nothing_recorded(file.path)
-                BudgetRecord(journal, file.path, dataset).agree(epsilon, delta, composition)
+                BudgetRecord(journal, file.path, dataset).agree(epsilon, delta, composition, declared)
+                if declared is not None:
+                    DeclarationRecord(journal, file.path, dataset, analyst).agree(declared)
                 if analyst is not None and analyst_epsilon is not None:
                     BudgetRecord(journal, file.path, dataset, analyst).agree(analyst_epsilon, None, None)
                 ledger._count_the_lost(journal, analyst)
@@ -296,14 +358,15 @@ class Ledger:
         with self._held() as held, self._file.writing() as connection:
             journal = Journal(connection)
             before = self._budgets(journal, self.analyst)
-            self._refuse_the_suspended(before[0].suspended)
+            self._refuse_the_suspended(journal.suspensions())
             entries: list[Entry] = []
             for charge in charges:
                 budgets = zip(before, self._budgets(journal, self.analyst) if entries else before, strict=True)
                 refusing = [was for was, now in budgets if not now.admits(privacy_loss(charge.event))]
                 if refusing:
                     # An error undoes the transaction, and with it what was recorded in this loop.
-                    raise _exhausted(refusing[-1], privacy_loss(Composed(tuple(one.event for one in charges))), epsilon)
+                    cost = privacy_loss(Composed(tuple(one.event for one in charges)))
+                    raise _exhausted(refusing[-1], cost, epsilon, min(was.remaining.epsilon for was in before))
                 entries.append(journal.append(self._record(charge)))
                 held.append(entries[-1].number)
                 self._file.leases.take(entries[-1].number)
@@ -411,6 +474,18 @@ class Ledger:
         with self._file.writing() as connection:
             BudgetRecord(Journal(connection), self._file.path, self.dataset, analyst).limit(epsilon, delta)
 
+    def declare(self, declared: Declaration) -> None:
+        """Notes another declaration, as a new session would; refuses one that needs the data owner."""
+        with self._file.writing() as connection:
+            DeclarationRecord(Journal(connection), self._file.path, self.dataset, self.analyst).agree(declared)
+
+    def accept(self, declared: Declaration, dataset: str) -> Declaration | None:
+        """The data owner puts another declaration of the dataset on record; None if nothing is new about it."""
+        if dataset != self.dataset:
+            raise _stranger(self._file.path, self.dataset, dataset)
+        with self._file.writing() as connection:
+            return DeclarationRecord(Journal(connection), self._file.path, self.dataset).accept(declared)
+
     def _failure(self, journal: Journal, charge: Entry) -> Record:
         """Charges the failure if the budget covers it."""
         mark = _mark(charge, "suspended" if self.on_failure == "suspend" else "failed")
@@ -474,35 +549,43 @@ class Ledger:
 
     @property
     def budget(self) -> Budget:
-        """The dataset's."""
+        """The account of this ledger's analyst: all that is told and chosen follows from it.
+
+        It is the analyst's limit, if one is on record that is below the dataset's budget; else the dataset's.
+        """
         with self._file.reading() as connection:
-            return self._budgets(Journal(connection), self.analyst)[0]
+            journal = Journal(connection)
+            whole, *own = self._budgets(journal, self.analyst)
+            suspended = tuple(journal.suspensions())
+        whole = replace(whole, charges=self.charges, suspended=suspended)
+        return self._part_of(whole, own[0], suspended) if own and _is_less(own[0].filter, whole.filter) else whole
 
     @property
     def account(self) -> Budget:
-        """The account, including the dataset's, for callers that need only the spent and the total budget."""
+        """The same without what only people look at: past charges and suspensions."""
         with self._file.reading() as connection:
-            journal = Journal(connection)
-            return Budget(self._limit(journal), journal.tally())
+            whole, *own = self._budgets(Journal(connection), self.analyst)
+        return replace(own[0], dataset=whole) if own and _is_less(own[0].filter, whole.filter) else whole
 
     @property
     def filter(self) -> Filter:
-        """The dataset's filter: its budget, and the rule that composes costs."""
+        """The filter of the account: its budget, and the rule that composes costs."""
         with self._file.reading() as connection:
-            return self._limit(Journal(connection))
-
-    def _limit(self, journal: Journal) -> Filter:
-        limit = journal.limit(None)
-        if limit is None:
-            raise _nothing_recorded(self._file.path)
-        return filter_named(*limit)
+            whole, *own = self._limits(Journal(connection), self.analyst)
+        return own[0] if own and _is_less(own[0], whole) else whole
 
     @property
     def analyst_budget(self) -> Budget | None:
-        """The budget of this ledger's analyst, if one is on record."""
+        """The limit of this ledger's analyst, if one is on record, even one above the dataset's budget."""
         with self._file.reading() as connection:
-            _, *own = self._budgets(Journal(connection), self.analyst)
-        return own[0] if own else None
+            journal = Journal(connection)
+            whole, *own = self._budgets(journal, self.analyst)
+            return self._part_of(whole, own[0], journal.suspensions()) if own else None
+
+    def _part_of(self, whole: Budget, own: Budget, suspended: Iterable[Suspension]) -> Budget:
+        """The analyst's limit with the analyst's charges, within the dataset's budget."""
+        mine = tuple(one for one in suspended if one.analyst == own.analyst)
+        return replace(own, charges=self._own_charges, suspended=mine, dataset=whole)
 
     def history(self, limit: int | None = None) -> list[Entry]:
         """All entries, or the last `limit` of them, oldest first."""
@@ -514,6 +597,11 @@ class Ledger:
         with self._file.reading() as connection:
             return Journal(connection).charges(after, count)
 
+    def _own_charges(self, after: int, count: int) -> list[Entry]:
+        """The same of this analyst's charges, with the totals of the analyst."""
+        with self._file.reading() as connection:
+            return Journal(connection).charges_of(self.analyst, after, count)
+
     def verify(self) -> VerifyReport:
         """Walks the whole chain; raises LedgerError at the first entry that is not as written."""
         with self._file.reading() as connection:
@@ -523,13 +611,26 @@ class Ledger:
     def close(self) -> None:
         self._file.close()
 
-    def _budgets(self, journal: Journal, analyst: str | None) -> list[Budget]:
-        """The dataset's, and the analyst's if one is on record."""
-        budgets = [Budget(self._limit(journal), journal.tally(), self.charges, tuple(journal.suspensions()))]
+    def _limits(self, journal: Journal, analyst: str | None) -> list[Filter]:
+        """The dataset's budget, and the analyst's if one is on record."""
+        whole = journal.limit(None)
+        if whole is None:
+            raise _nothing_recorded(self._file.path)
         own = None if analyst is None else journal.limit(analyst)
-        if own is not None:
-            budgets.append(Budget(filter_named(*own), journal.analyst_tally(analyst)))
-        return budgets
+        return [filter_named(*whole)] if own is None else [filter_named(*whole), filter_named(*own)]
+
+    def _budgets(self, journal: Journal, analyst: str | None) -> list[Budget]:
+        """The same, with what is spent; each by itself."""
+        whole, *own = self._limits(journal, analyst)
+        return [
+            Budget(whole, journal.tally()),
+            *(Budget(limit, journal.analyst_tally(analyst), analyst=analyst) for limit in own),
+        ]
+
+
+def _is_less(own: Filter, whole: Filter) -> bool:
+    """Whether an analyst's limit can refuse what the dataset's budget admits."""
+    return own.epsilon < whole.epsilon or own.delta < whole.delta
 
 
 def _mark(charge: Entry, state: State) -> Record:
@@ -556,8 +657,9 @@ def _nothing_recorded(path: str) -> LedgerError:
     return LedgerError(f"{path} has no budget yet", hint="start with one: budget=1.0, delta=1e-6")
 
 
-def _exhausted(budget: Budget, cost: PrivacyLoss, epsilon: Fraction) -> BudgetExhausted:
-    requested, remaining = rounded_up(epsilon), budget.remaining.epsilon
+def _exhausted(budget: Budget, cost: PrivacyLoss, epsilon: Fraction, remaining: float) -> BudgetExhausted:
+    """`budget` is the one that refuses; `remaining` is what all that apply have left."""
+    requested = rounded_up(epsilon)
     hint = None
     if budget.tally.totals.delta + cost.delta > budget.filter.reserved_delta:
         hint = "the delta for group selection and tests is spent; group by public keys, or ask the data owner for more"

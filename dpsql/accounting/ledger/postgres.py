@@ -26,13 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DEFAULT_SCHEMA = "dpsql"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 BUSY_SECONDS = 10
 LEASABLE = 2**31
 """Advisory locks have two numbers of 32 bits; charges so far apart would share one."""
 STATES = """CHECK (state IN (
-    'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed', 'retried', 'interrupted', 'timed out'
+    'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed', 'retried', 'interrupted', 'timed out',
+    'schema', 'schema accepted'
 ))"""
+DECLARATIONS = """
+    CREATE INDEX IF NOT EXISTS declarations ON entries (number) WHERE state IN ('budget', 'schema', 'schema accepted');
+"""
 TABLES = f"""
     CREATE TABLE about (version integer NOT NULL);
     INSERT INTO about VALUES ({SCHEMA_VERSION});
@@ -56,6 +60,7 @@ TABLES = f"""
     CREATE INDEX entries_by_analyst ON entries (analyst, number);
     CREATE INDEX budgets_by_analyst ON entries (analyst, number) WHERE state = 'budget';
     CREATE INDEX suspensions_by_analyst ON entries (analyst, number) WHERE state IN ('suspended', 'resumed');
+    {DECLARATIONS}
     CREATE TABLE last_number (number bigint NOT NULL);
     INSERT INTO last_number VALUES (0);
     CREATE TABLE open_charges (number bigint PRIMARY KEY, analyst text);
@@ -76,6 +81,7 @@ TABLES = f"""
 """
 FROM_OLDER_VERSION = f"""
     ALTER TABLE entries DROP CONSTRAINT entries_state_check, ADD CONSTRAINT entries_state_check {STATES};
+    {DECLARATIONS}
     UPDATE about SET version = {SCHEMA_VERSION};
 """
 """Which knew fewer states."""

@@ -199,7 +199,7 @@ def in_plain_words(path: str) -> Iterator[None]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 APPLICATION_ID = 0x6470_7371  # "dpsq", in the file's header
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 BUSY_SECONDS = 10.0
 
 ENTRIES = (
@@ -210,7 +210,7 @@ ENTRIES = (
         analyst TEXT,
         state TEXT NOT NULL CHECK (state IN (
             'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed', 'retried',
-            'interrupted', 'timed out'
+            'interrupted', 'timed out', 'schema', 'schema accepted'
         )),
         charge INTEGER UNIQUE REFERENCES entries (number),
         composition TEXT,
@@ -226,6 +226,7 @@ ENTRIES = (
     "CREATE INDEX entries_by_analyst ON entries (analyst, number)",
     "CREATE INDEX budgets_by_analyst ON entries (analyst, number) WHERE state = 'budget'",
     "CREATE INDEX suspensions_by_analyst ON entries (analyst, number) WHERE state IN ('suspended', 'resumed')",
+    "CREATE INDEX declarations ON entries (number) WHERE state IN ('budget', 'schema', 'schema accepted')",
     "CREATE TRIGGER no_update BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END",
     "CREATE TRIGGER no_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never deleted'); END",
     "CREATE TABLE IF NOT EXISTS open_charges (number INTEGER PRIMARY KEY, analyst TEXT)",
@@ -248,6 +249,7 @@ FROM_OLDER_VERSION = (
     "DROP INDEX IF EXISTS entries_by_analyst",
     "DROP INDEX IF EXISTS budgets_by_analyst",
     "DROP INDEX IF EXISTS suspensions_by_analyst",
+    "DROP INDEX IF EXISTS declarations",
     "DROP TRIGGER IF EXISTS no_update",
     "DROP TRIGGER IF EXISTS no_delete",
     *ENTRIES,
