@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from dpsql.errors import OperationalError
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 
 if TYPE_CHECKING:
@@ -170,6 +171,10 @@ class ConnectionLost(Exception):
 
 class TimedOut(Exception):
     """A SELECT took longer than `Engine.timeout`, and was ended."""
+
+
+class TableChanged(OperationalError):
+    """A declared table is not the one that was opened. The catalogue says so: no row plays a part in it."""
 
 
 def run_twice_if_lost(run: Callable[[str], Mapping[str, np.ndarray]], sql: str) -> Mapping[str, np.ndarray]:

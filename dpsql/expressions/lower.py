@@ -358,10 +358,10 @@ def _difference(
     return lowering.build("//", node, (whole, Literal(size, Integer())))
 
 
-def _dated(moment: Expression, other: Expression) -> Expression:
+def _dated(moment: Expression, beside: Expression | None = None) -> Expression:
     """A text literal in place of a date; beside a date its time of day is ignored, as in DuckDB."""
     is_text = isinstance(moment, Literal) and isinstance(moment.value, str)
-    kind = Date() if isinstance(other.type, Date) else Timestamp()
+    kind = Date() if beside is not None and isinstance(beside.type, Date) else Timestamp()
     return read_moment(moment, kind) if is_text else moment  # type: ignore[arg-type]
 
 

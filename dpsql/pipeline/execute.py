@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import Composed
-from dpsql.engines.base import ConnectionLost, TimedOut
+from dpsql.engines.base import ConnectionLost, TableChanged, TimedOut
 from dpsql.engines.post_processor import Lasting
 from dpsql.errors import Error, OperationalError, QueryTimeout
 from dpsql.limits import MOST_COPIES
@@ -64,7 +64,7 @@ def _fetch(release: CalibratedRelease, charged: Charged, environment: Environmen
         columns = _run(query, release.planned.lasting, charged, environment)
         whole = all(columns[measure.column].dtype.kind == "i" for measure in release.planned.release.measures)
         return columns if whole else None
-    except TimedOut:
+    except (TimedOut, TableChanged):
         raise
     except Exception:
         # Forgotten here, and told at the end, when nothing exact is left that a traceback could show.
@@ -109,7 +109,7 @@ def finalize_charge(draw: Draw, charged: Charged, environment: Environment) -> N
         elif isinstance(stop, KeyboardInterrupt):
             environment.ledger.stopped(charged.entry, "interrupted")
         elif isinstance(stop, Error):
-            # Public tables, noisy values, the ledger's file: nobody's row is behind these.
+            # Public tables, noisy values, the ledger's file, a changed table: nobody's row is behind these.
             environment.ledger.abandoned(charged.entry)
         else:
             environment.ledger.failed(charged.entry)

@@ -114,7 +114,7 @@ def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvir
 def _check_ranges(presumed: Presumed, aggregate: Aggregate) -> None:
     """Refuses a quantity per person that max_rows_per_group alone decides: the average number of rows would be 1."""
     for argument, seen in presumed:
-        if seen.low == seen.high:
+        if seen.low is not None and seen.low == seen.high:
             raise Unsupported(
                 f"{format_expression(argument)} would be {format_value(seen.low)} for everybody, because of "
                 "max_rows_per_group",

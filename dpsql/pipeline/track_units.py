@@ -143,7 +143,8 @@ def _track(
     above = (*aggregate.keys, *(argument for call in aggregate.calls for argument in call.arguments))
     source, answers_met = bound_work(aggregate.source, above, lambda sql: _counted(sql, resolved, public))
     aggregate = replace(aggregate, source=source)
-    check_copied(aggregate)
+    if not aggregate.is_auxiliary:  # which groups by the same keys, cut alike, and counts
+        check_copied(aggregate)
     facts = facts_of(source)
     domain: Domain | ListedKeys | None
     if aggregate.listed is None:

@@ -267,6 +267,7 @@ def test_a_table_cannot_be_dropped_under_a_question(server: Server) -> None:
     server.ask("CREATE TABLE guests (id BIGINT); INSERT INTO guests VALUES (1); GRANT SELECT ON guests TO reader")
     server.delay(1)
     schema = SCHEMA | {"tables": SCHEMA["tables"] | {"guests": {"unit": "id", "columns": {"id": "integer"}}}}
+    schema |= {"contribution": {"max_rows_per_group": 1}}
     url = server.url.replace("owner@", "reader@")
     with dpsql.connect(url, schema=schema, budget=10, query_epsilon=1, ledger=":memory:") as connection:
         asked = meanwhile(connection, SLOWLY)
@@ -278,3 +279,19 @@ def test_a_table_cannot_be_dropped_under_a_question(server: Server) -> None:
         assert states(connection) == ["charged", "released"]
         with pytest.raises(dpsql.OperationalError, match="is gone"):
             connection.execute(QUICKLY)
+
+
+def test_a_table_that_is_dropped_between_two_rounds_suspends_nobody(server: Server) -> None:
+    """A query that finds its own bounds reads twice. No row is behind the failure of the second time."""
+    server.ask("CREATE TABLE guests (id BIGINT); INSERT INTO guests VALUES (1); GRANT SELECT ON guests TO reader")
+    server.delay(1)
+    schema = SCHEMA | {"tables": SCHEMA["tables"] | {"guests": {"unit": "id", "columns": {"id": "integer"}}}}
+    url = server.url.replace("owner@", "reader@")
+    with dpsql.connect(url, schema=schema, budget=10, query_epsilon=1, ledger=":memory:") as connection:
+        asked = meanwhile(connection, SLOWLY)
+        server.asleep()
+        server.ask("DROP TABLE guests")
+        with pytest.raises(dpsql.OperationalError, match="is gone"):
+            asked.result(60)
+        assert states(connection) == ["charged", "failed"]
+        assert connection.budget.suspended == ()

@@ -32,6 +32,7 @@ from dpsql.relation.sql import relation_sql
 
 SCHEMA = {
     "dataset": "expressions",
+    "contribution": {"max_groups": 1, "max_rows_per_group": 1},
     "tables": {
         "t": {
             "unit": "u",

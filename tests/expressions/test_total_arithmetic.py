@@ -20,6 +20,7 @@ import dpsql
 
 SCHEMA: dict[str, Any] = {
     "dataset": "total",
+    "contribution": {"max_groups": 1, "max_rows_per_group": 1},
     "tables": {
         "t": {
             "unit": "u",

@@ -603,7 +603,8 @@ def keys_of_two_types() -> Any:
         name: {"unit": "person", "columns": {"person": "integer", "key": kind}}
         for name, kind in (("a", "integer"), ("b", "double"))
     }
-    with dpsql.connect(database, schema={"dataset": "visits", "tables": tables}, budget=10, delta=1e-6) as conn:
+    schema = {"dataset": "visits", "contribution": {"max_rows_per_group": 1, "max_groups": 1}, "tables": tables}
+    with dpsql.connect(database, schema=schema, budget=10, delta=1e-6) as conn:
         yield conn
 
 

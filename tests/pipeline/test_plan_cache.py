@@ -21,6 +21,7 @@ from dpsql.verification.certify import case_files, questions
 
 SCHEMA: dict[str, Any] = {
     "dataset": "shop",
+    "contribution": {"max_groups": 1, "max_rows_per_group": 1},
     "tables": {
         "orders": {
             "unit": "customer",

@@ -12,11 +12,14 @@ import pytest
 import dpsql
 from dpsql.relation.scan_sql import LONGEST_TEXT
 
+ONE_ROW = {"max_groups": 1, "max_rows_per_group": 1}
+
 
 def two_tables(**column: Any) -> dict[str, Any]:
     """Tables a and b of the same people, with one more column each."""
     columns = {"u": "integer", **column}
-    return {"tables": {name: {"unit": "u", "columns": columns} for name in ("a", "b")}}
+    tables = {name: {"unit": "u", "columns": columns} for name in ("a", "b")}
+    return {"contribution": ONE_ROW, "tables": tables}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ def test_a_key_is_unique_only_as_it_is_read(stored: str, declared: str, values: 
     """Eight different keys that are one unit when read as declared are eight rows of one unit."""
     raw = duckdb.connect()
     raw.execute(f"CREATE TABLE p (u {stored} PRIMARY KEY); INSERT INTO p VALUES ({'), ('.join(values)})")
-    schema = {"tables": {"p": {"unit": "u", "columns": {"u": declared}}}}
+    schema = {"contribution": ONE_ROW, "tables": {"p": {"unit": "u", "columns": {"u": declared}}}}
     with dpsql.connect(raw, schema=schema, budget=1) as connection:
         (release,) = connection.explain("SELECT COUNT(*) FROM p").releases
     assert raw.execute(release.sql).fetchone()[0] <= release.measures[0].linf
@@ -251,7 +254,8 @@ def test_a_group_that_nobody_is_in_is_answered_like_any_other(select: str, optio
 def test_nor_do_pairs_of_people_fail_in_a_group_without_any(options: dict[str, Any]) -> None:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE a (u BIGINT, k DECIMAL(5, 2), x BIGINT); INSERT INTO a VALUES (1, 1, 5), (2, 2, 5)")
-    schema = {"tables": {"a": {"unit": "u", "columns": {"u": "integer", "k": "decimal(5,2)", "x": "integer"}}}}
+    table = {"unit": "u", "columns": {"u": "integer", "k": "decimal(5,2)", "x": "integer"}}
+    schema = {"contribution": ONE_ROW, "tables": {"a": table}}
     sql = "SELECT p.k, COUNT(*) FROM a AS p JOIN a AS q ON p.x = q.x WHERE p.k IN (1, 2, 3) GROUP BY p.k"
     with dpsql.connect(raw, schema=schema, budget=1000, delta=1e-6) as connection:
         assert len(connection.execute(sql, epsilon=10, **options).fetchall()) == 3

@@ -825,7 +825,7 @@ def test_what_it_found(found: Found) -> None:
 def test_units_of_one_declared_type_and_two_of_the_engine(combine: str) -> None:
     """A name that is no UUID must not make the query fail."""
     table = {"unit": "u", "columns": {"u": "text"}}
-    schema = {"dataset": "found", "tables": {"a": table, "b": table}}
+    schema = {"contribution": {"max_rows_per_group": 1}, "tables": {"a": table, "b": table}}
     raw = duckdb.connect()
     raw.execute("CREATE TABLE a (u VARCHAR); CREATE TABLE b (u UUID); INSERT INTO a VALUES ('bob')")
     sql = f"SELECT COUNT(*) FROM (SELECT u FROM a {combine} SELECT u FROM b)"

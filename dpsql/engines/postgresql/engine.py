@@ -21,7 +21,7 @@ from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ExecStatus
 
-from dpsql.engines.base import ConnectionLost, Guarantees, TimedOut, run_twice_if_lost
+from dpsql.engines.base import ConnectionLost, Guarantees, TableChanged, TimedOut, run_twice_if_lost
 from dpsql.engines.postgresql.catalog import current_schema, found_tables
 from dpsql.engines.postgresql.render import render
 from dpsql.engines.render import quoted
@@ -184,14 +184,23 @@ class PostgreSQLEngine:
             if self._connection.closed:
                 self._connection = _connected_again(self._url, patience)
             with self._connection.transaction(force_rollback=True):
-                names = [self._qualified(name) for name, table in self._tables.items() if table.can_be_locked]
-                if names:
-                    # Nobody can alter them from here on, so that what is compared is what is read.
-                    self._connection.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS SHARE MODE".encode())
-                now = self._found(self._connection)
-                if any(now[where].get(own) != self._tables[name] for name, (where, own) in self._places.items()):
-                    raise OperationalError(CHANGED, hint=CONNECT_AGAIN)
+                try:
+                    is_unchanged = self._lock_tables()
+                except psycopg.Error:
+                    if self._connection.closed:
+                        raise
+                    is_unchanged = False
+                if not is_unchanged:
+                    raise TableChanged(CHANGED, hint=CONNECT_AGAIN)
                 yield self._connection
+
+    def _lock_tables(self) -> bool:
+        """Whether all declared tables are as they were. Nobody can alter them from here on."""
+        names = [self._qualified(name) for name, table in self._tables.items() if table.can_be_locked]
+        if names:
+            self._connection.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS SHARE MODE".encode())
+        now = self._found(self._connection)
+        return all(now[where].get(own) == self._tables[name] for name, (where, own) in self._places.items())
 
     def close(self) -> None:
         self._connection.close()
