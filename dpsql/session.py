@@ -18,7 +18,7 @@ from dpsql.engines.post_processor import PostProcessor
 from dpsql.engines.registry import kind_of, open_engine
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
 from dpsql.options import QueryRequest, below_one, positive, query_delta, read_options
-from dpsql.owner.check import check_copied, check_links
+from dpsql.owner.check import check_copied, check_links, opener_as_written
 from dpsql.pipeline import stages
 from dpsql.pipeline.choose_mechanism import share_of
 from dpsql.pipeline.environment import Environment
@@ -71,7 +71,7 @@ class Session:
         try:
             check_links(engine, loaded)
             if engine.copied:
-                check_copied(engine, loaded)
+                check_copied(engine, loaded, opener_as_written(database, loaded))
             opened = Ledger.open(
                 default_ledger(database) if ledger is None else ledger,
                 dataset=loaded.dataset,

@@ -12,7 +12,15 @@ from dpsql.engines.registry import describe, kind_of, open_engine, without_passw
 from dpsql.engines.tables import Described
 from dpsql.errors import OperationalError, SchemaError, UnknownName, did_you_mean
 from dpsql.listing import counts, person_of
-from dpsql.owner.check import Finding, as_text, check_complete, check_copied, check_links, inspect_rows
+from dpsql.owner.check import (
+    Finding,
+    check_complete,
+    check_copied,
+    check_links,
+    check_readable,
+    inspect_rows,
+    opener_as_written,
+)
 from dpsql.owner.scaffold import PUBLIC, Chosen, measures, missing, schema_text
 from dpsql.schema import Schema, Table, load_schema, parse_type
 from dpsql.schema.load import read_yaml
@@ -116,7 +124,10 @@ def check_schema(schema: Path, db: str | None) -> CommandReport:
     if db is not None:
         with closing(open_engine(db, loaded)) as engine:
             check_links(engine, loaded)
-            (check_copied if engine.copied else check_complete)(engine, loaded)
+            as_written = opener_as_written(db, loaded)
+            (check_copied if engine.copied else check_complete)(engine, loaded, as_written)
+            if as_written is not None:
+                check_readable(engine, loaded, as_written)
     fitting = "" if db is None else f" and matches {without_password(db)}"
     return replace(describe_schema(loaded), note=f"{schema} is valid{fitting}")
 
@@ -126,10 +137,10 @@ def look_at_data(schema: Path, db: str | None) -> tuple[CommandReport, bool]:
     loaded = load_schema(schema)
     if db is None:
         raise typer.BadParameter("name the data to read: dpsql check SCHEMA DATA --data", param_hint="'DATA'")
-    written = kind_of(db).reads_text(db)
+    as_written = opener_as_written(db, loaded)
     with ExitStack() as stack:
         engine = stack.enter_context(closing(open_engine(db, loaded)))
-        text = stack.enter_context(closing(open_engine(db, as_text(loaded)))) if written else None
+        text = None if as_written is None else stack.enter_context(closing(as_written()))
         findings = inspect_rows(engine, loaded, text)
     return _found(findings), any(finding.refused for finding in findings)
 

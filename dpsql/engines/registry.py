@@ -49,6 +49,11 @@ REFUSALS: Mapping[str, tuple[str, str]] = {
     "regexp_full_match": ("SIMILAR TO and REGEXP_FULL_MATCH", PATTERNS),
     "regexp_replace": ("REGEXP_REPLACE", PATTERNS),
     "regexp_extract": ("REGEXP_EXTRACT", PATTERNS),
+    "strptime": (
+        "STRPTIME",
+        "use CAST(text AS DATE), which reads '2024-01-31'; for other formats  "
+        "MAKE_DATE(CAST(SUBSTRING(text, 7, 4) AS INT), CAST(SUBSTRING(text, 4, 2) AS INT), CAST(LEFT(text, 2) AS INT))",
+    ),
 }
 """Operations that no engine but DuckDB has with DuckDB's meaning: their names in SQL, and what to write instead."""
 
@@ -83,7 +88,7 @@ class EngineKind:
 
     Raises OperationalError for what is wrong whatever the rows are, such as a file that is not there.
     """
-    reads_text: Callable[[str], bool] = _never
+    reads_text: Callable[[Any], bool] = _never
     """Whether its values are texts, which `dpsql check --data` looks at as they are written too."""
 
     def is_url(self, database: object) -> bool:

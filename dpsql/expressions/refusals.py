@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 DATES = {
     "DATE_FORMAT FORMAT_TIMESTAMP": "STRFTIME(day, '%Y-%m')",
     "TO_DATE PARSE_DATE STR_TO_DATE STRPTIME TRY_STRPTIME STR_TO_TIME TO_TIMESTAMP PARSE_TIMESTAMP": (
-        # They are answered of constants.
-        "CAST(text AS DATE), which reads '2024-01-31'; for other formats MAKE_DATE(CAST(SUBSTRING(text, 7, 4) AS "
-        "INT), CAST(SUBSTRING(text, 4, 2) AS INT), CAST(LEFT(text, 2) AS INT))"
+        # They are answered with a format.
+        "CAST(STRPTIME(text, '%d.%m.%Y') AS DATE)"
     ),
     "DATE_BIN TIMESTAMP_BUCKET DATE_BUCKET TIME_SLICE": "DATE_TRUNC('week', day)",
     "DATEADD DATE_ADD TIMESTAMPADD ADD_MONTHS TIMESTAMP_ADD": "day + INTERVAL 3 MONTH",

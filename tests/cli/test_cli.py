@@ -253,7 +253,7 @@ FILES = {
     "a spreadsheet": ("visits.xlsx", "PK", "save the sheet as a CSV file"),
     "an empty file": ("visits.csv", "", "visits.csv is empty"),
     "another delimiter": ("visits.csv", "id;day\n1;2024-05-03\n", 'csv: {delimiter: ";"}'),
-    "other dates": ("visits.csv", "id,day\n1,03.05.2024\n", "must write dates as 2024-01-31"),
+    "other dates": ("visits.csv", "id,day\n1,03.05.2024\n", 'csv: {date_format: "%d.%m.%Y"}  in'),
 }
 
 
@@ -601,6 +601,123 @@ def test_init_says_how_a_csv_is_written(run: Run, csv_folder: Path) -> None:
         assert run("init", f"{name}.csv", "--unit", unit, "--yes").code == 0
         assert options in (csv_folder / f"{name}.yaml").read_text()
         assert run("check", f"{name}.yaml", f"{name}.csv").code == 0
+
+
+GERMAN = "person;tag;um;betrag\n" + "".join(
+    f"p{i};{day};{day} {i % 24:02}:{i % 60:02};{i},{i % 10}\n"
+    for i in range(600)
+    for day in [f"{1 + i % 28:02}.{1 + i % 12:02}.2024"]
+)
+FORMATS = 'csv: {date_format: "%d.%m.%Y", timestamp_format: "%d.%m.%Y %H:%M", decimal: ","}'
+
+
+def test_init_writes_the_formats_by_which_cells_are_read(run: Run, csv_folder: Path) -> None:
+    (csv_folder / "german.csv").write_text(GERMAN)
+    assert run("init", "german.csv", "--unit", "person", "--yes").code == 0
+    written = (csv_folder / "german.yaml").read_text()
+    for line in (
+        'csv: {"delimiter": ";", "date_format": "%d.%m.%Y", "timestamp_format": "%d.%m.%Y %H:%M", "decimal": ","}',
+        "tag: date",
+        "um: timestamp",
+        "betrag: double",
+    ):
+        assert line in written
+    assert run("check", "german.yaml", "german.csv").code == 0
+    with dpsql.connect("german.csv", schema="german.yaml", budget=1e9, query_epsilon=1e6) as conn:
+        ((n, months, total),) = conn.execute(
+            "SELECT COUNT(tag), COUNT(*) FILTER (WHERE MONTH(um) = 2), "
+            "SUM(CASE WHEN betrag BETWEEN 0 AND 1000 THEN betrag END) FROM german"
+        ).fetchall()
+    assert (n, months) == (600, 50)
+    assert total == pytest.approx(sum(i + i % 10 / 10 for i in range(600)), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("cells", "column", "said"),
+    [
+        (["31/12/2024", "01/02/2024"], "day: date", '"date_format": "%d/%m/%Y"'),
+        (["12/31/2024", "01/02/2024"], "day: date", '"date_format": "%m/%d/%Y"'),
+        (["01/02/2024"], "day: date", "# CHECK date_format: the first rows could also be read as %d/%m/%Y"),
+        (["01.02.24", "28.02.24"], "day: date", '"date_format": "%d.%m.%y"'),  # not the year 24
+        (["2024-02-01"], "day: date", "tables"),
+        (["01.02.2024", "n/a"], "day: text", "tables"),
+        (["01.02.2024 10:00 PM"], "day: timestamp", '"timestamp_format": "%d.%m.%Y %I:%M %p"'),
+        (["2024-02-01T10:00:00"], "day: timestamp", "tables"),
+        (["1.234,5", "7,25"], "day: text", "tables"),
+        (["7,25", "8"], "day: double", '"decimal": ","'),
+        (["7.25", "8"], "day: double", "tables"),
+    ],
+)
+def test_no_column_is_called_what_its_cells_are_not(
+    run: Run, csv_folder: Path, cells: list[str], column: str, said: str
+) -> None:
+    rows = "".join(f"p{i};{cells[i % len(cells)]}\n" for i in range(200))
+    (csv_folder / "t.csv").write_text(f"person;day\n{rows}")
+    assert run("init", "t.csv", "--unit", "person", "--yes").code == 0
+    written = (csv_folder / "t.yaml").read_text()
+    assert column in written
+    assert said in written
+    assert run("check", "t.yaml", "t.csv").code == 0
+
+
+def test_formats_that_differ_between_files_are_texts(run: Run, csv_folder: Path) -> None:
+    folder = csv_folder / "days"
+    folder.mkdir()
+    for name, day in (("a", "31.12.2024"), ("b", "2024-12-31")):
+        (folder / f"{name}.csv").write_text("person,day\n" + f"p,{day}\n" * 50)
+    assert run("init", folder, "--unit", "person", "--yes").code == 0
+    assert "day: text" in (csv_folder / "days.yaml").read_text()
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_dates_that_cannot_be_read_are_answered_with_their_format(run: Run, csv_folder: Path, nullable: bool) -> None:
+    """Not with `nullable: true`, by which every date would be NULL, and `check` would find nothing wrong."""
+    (csv_folder / "german.csv").write_text(GERMAN)
+    kinds = {"tag": "date", "um": "timestamp", "betrag": "double"}
+    columns = {name: {"type": kind, "nullable": nullable} for name, kind in kinds.items()}
+    table = {"unit": "person", "columns": {"person": "text", **columns}}
+    schema = {"dataset": "d", "csv": {"delimiter": ";"}, "tables": {"german": table}}
+    (csv_folder / "german.yaml").write_text(yaml.safe_dump(schema, sort_keys=False))
+    checked = run("check", "german.yaml", "german.csv")
+    assert checked.code == 1
+    assert "600" in checked.err
+    assert f"{FORMATS}  in tables.german" in checked.err
+    assert "nullable" not in checked.err
+    looked = json.loads(run("check", "german.yaml", "german.csv", "--data", "--json").out)["findings"]
+    assert [one["suggestion"] for one in looked if one["column"] == "tag"] == [
+        'say how the file writes them:  csv: {date_format: "%d.%m.%Y"}  in tables.german'
+    ]
+    if not nullable:
+        with pytest.raises(dpsql.SchemaError) as opened:
+            dpsql.connect("german.csv", schema=schema, budget=1)
+        assert FORMATS in str(opened.value)
+        assert "nullable" not in str(opened.value)
+        with pytest.raises(dpsql.SchemaError, match="say how the file writes them"):
+            dpsql.connect({"german": "german.csv"}, schema=schema, budget=1, ledger=":memory:")
+    table["csv"] = yaml.safe_load(FORMATS)["csv"]
+    (csv_folder / "german.yaml").write_text(yaml.safe_dump(schema, sort_keys=False))
+    assert run("check", "german.yaml", "german.csv").code == 0
+
+
+def test_a_format_that_is_not_certain_is_not_given_as_one(run: Run, csv_folder: Path) -> None:
+    (csv_folder / "t.csv").write_text("person,day\n" + "p,03/05/2024\n" * 50)
+    (csv_folder / "t.yaml").write_text("dataset: d\ntables: {t: {unit: person, columns: {person: text, day: date}}}\n")
+    checked = run("check", "t.yaml", "t.csv").err
+    assert 'csv: {date_format: "%m/%d/%Y"}  in tables.t' in checked
+    assert '; or is it  date_format: "%d/%m/%Y"?' in checked
+
+
+def test_a_few_cells_that_cannot_be_read_are_named_apart_from_empty_ones(run: Run, csv_folder: Path) -> None:
+    (csv_folder / "t.csv").write_text("person,day,age\n" + "p,2024-01-31,3\n" * 50 + "p,soon,\n")
+    (csv_folder / "t.yaml").write_text(
+        "dataset: d\ntables: {t: {unit: person, columns: {person: text, day: date, age: integer}}}\n"
+    )
+    checked = run("check", "t.yaml", "t.csv").err
+    assert "columns.day: 1 of 51 rows have no date there, and 1 cell cannot be read as one" in checked
+    assert "columns.age: 1 of 51 rows have no integer there\n" in checked
+    assert "correct the cells that cannot be read, or declare the column as text" in checked
+    assert "nullable: true  where a cell may be empty" in checked
+    assert "soon" not in checked
 
 
 def test_check_tells_counts_and_no_values(run: Run, csv_folder: Path) -> None:

@@ -337,7 +337,11 @@ def _copy_csv(connection: duckdb.DuckDBPyConnection, table: Table, paths: list[P
     names = [column_names(path, table.csv) for path in paths]
     check_alike(paths, [{name.lower() for name in found} for found in names])
     found = FoundTable(
-        name=table.name, columns=dict.fromkeys(names[0], "VARCHAR"), is_text=True, names_are_public=False
+        name=table.name,
+        columns=dict.fromkeys(names[0], "VARCHAR"),
+        is_text=True,
+        csv=table.csv,
+        names_are_public=False,
     )
     check_table(table, found)
     columns = declared_columns(table, found, copied=True)
