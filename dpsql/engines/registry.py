@@ -49,11 +49,7 @@ REFUSALS: Mapping[str, tuple[str, str]] = {
     "regexp_full_match": ("SIMILAR TO and REGEXP_FULL_MATCH", PATTERNS),
     "regexp_replace": ("REGEXP_REPLACE", PATTERNS),
     "regexp_extract": ("REGEXP_EXTRACT", PATTERNS),
-    "strptime": (
-        "STRPTIME",
-        "use CAST(text AS DATE), which reads '2024-01-31'; for other formats  "
-        "MAKE_DATE(CAST(SUBSTRING(text, 7, 4) AS INT), CAST(SUBSTRING(text, 4, 2) AS INT), CAST(LEFT(text, 2) AS INT))",
-    ),
+    "strptime": ("STRPTIME", "ask the data owner for a column of dates"),
 }
 """Operations that no engine but DuckDB has with DuckDB's meaning: their names in SQL, and what to write instead."""
 
