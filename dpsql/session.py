@@ -16,7 +16,7 @@ from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.engines.post_processor import PostProcessor
 from dpsql.engines.registry import kind_of, open_engine
-from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
+from dpsql.errors import InterfaceError, LedgerError, ProgrammingError, shown_argument
 from dpsql.options import QueryRequest, below_one, positive, query_delta, read_options
 from dpsql.owner.check import check_copied, check_links, opener_as_written
 from dpsql.pipeline import stages
@@ -225,7 +225,7 @@ def planned_queries(queries: object) -> list[tuple[Any, Any]]:
     for query in pairs:
         if len(query) != 2:
             raise ProgrammingError(
-                f"each query of a plan must be a string, or a string and its parameters, not {query!r}",
+                f"each query of a plan must be a string, or a string and its parameters, not {shown_argument(query)}",
                 hint='write ("SELECT ... ?", [10])',
             )
     if any(query in pairs[:number] for number, query in enumerate(pairs)):
