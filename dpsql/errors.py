@@ -191,6 +191,8 @@ class Unsupported(NotSupportedError):
 
 
 LONGEST_SHOWN = 40
+INTERRUPTED_AFTER_CHARGE = "the charge stands"
+"""The note of a KeyboardInterrupt that came after the charge."""
 
 
 def shown_argument(value: object) -> str:

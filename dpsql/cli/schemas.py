@@ -1,5 +1,6 @@
 """`dpsql init` and `dpsql check`: draft a schema from the data, and check that it matches."""
 
+import os
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -35,10 +36,20 @@ def begin_schema(data: str, out: Path | None, unit: list[str], *, asks: bool) ->
     target = out or (Path(f"{name}.yaml") if is_url else path.with_suffix(".yaml"))
     if target.exists():
         raise OperationalError(f"{target} already exists", hint=f"write to another file: --out new_{target.name}")
+    _check_writable(target)
     units = _named_units(unit, tables)
     chosen = _ask(tables, units) if asks else Chosen(units)
     target.write_text(schema_text(name, tables, chosen), encoding="utf-8")
     return _begun(target, without_password(data), missing(tables, chosen))
+
+
+def _check_writable(target: Path) -> None:
+    """Before anything is asked."""
+    if not target.parent.is_dir():
+        raise OperationalError(f"there is no folder {target.parent}", hint="create it, or leave out --out")
+    if not os.access(target.parent, os.W_OK):
+        hint = f"write to another folder: --out ~/{target.name}"
+        raise OperationalError(f"{target} cannot be written: nothing may be written in its folder", hint=hint)
 
 
 def _named_units(names: list[str], tables: dict[str, Described]) -> dict[str, str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -286,6 +288,98 @@ def test_the_shop_is_saved_once(run: Run, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.duckdb", "shop.yaml"]
     assert run("check", str(tmp_path / "shop.yaml"), str(tmp_path / "shop.duckdb")).code == 0
     assert run("demo", "--save", str(tmp_path)).code == 1
+
+
+def test_what_the_system_refuses_is_said_without_a_traceback(
+    run: Run, csv_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = run("init", "visits.csv", "--unit", "person", "--yes", "--out", "missing/visits.yaml")
+    assert missing.code == 1
+    assert missing.err == "OperationalError: there is no folder missing\nhint: create it, or leave out --out\n"
+    (csv_folder / "file").write_text("no folder")
+    assert "file: file exists" in run("demo", "--save", "file").err
+    with monkeypatch.context() as denied:
+        denied.setattr("os.access", lambda path, mode: str(path).endswith(".yaml"))
+        init = run("init", "visits.csv", "--unit", "person", "--yes")
+        assert init.code == 1
+        assert "visits.csv may not be read" in init.err
+        assert "visits.csv may not be read" in run("check", _schema(csv_folder), "visits.csv").err
+    with monkeypatch.context() as denied:
+        denied.setattr("os.access", lambda path, mode: mode == os.R_OK)
+        init = run("init", "visits.csv", "--unit", "person", "--yes", "--json")
+        assert init.code == 1
+        assert json.loads(init.err)["problem"] == "visits.yaml cannot be written: nothing may be written in its folder"
+    with monkeypatch.context() as denied:
+        denied.setattr("pathlib.Path.is_file", _denied)
+        assert "visits.csv may not be read" in run("init", "visits.csv", "--unit", "person", "--yes").err
+    with monkeypatch.context() as denied:
+        denied.setattr("pathlib.Path.write_text", _denied)
+        init = run("init", "visits.csv", "--unit", "person", "--yes")
+        assert init.code == 1
+        assert init.err.startswith("OperationalError: visits.yaml: permission denied\nhint: check that the path")
+    assert not (csv_folder / "visits.yaml").exists()
+    asked = (
+        "query",
+        "SELECT COUNT(*) FROM visits",
+        "--db",
+        "visits.csv",
+        "--schema",
+        _schema(csv_folder),
+        "--budget",
+        1,
+    )
+    ledger = run(*asked, "--ledger", "missing/visits.ledger")
+    assert (ledger.code, ledger.err.splitlines()[0]) == (
+        1,
+        "LedgerError: the ledger missing/visits.ledger cannot be opened",
+    )
+
+
+def _schema(folder: Path) -> Path:
+    path = folder / "public.yaml"
+    path.write_text("dataset: d\ntables: {visits: {unit: person, columns: {person: text, age: integer}}}\n")
+    return path
+
+
+def _denied(path: Path, *_: object, **__: object) -> Any:
+    raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
+def _interrupted(*_: object, **__: object) -> Any:
+    raise RuntimeError("Query interrupted")  # as DuckDB says it
+
+
+def test_an_interrupt_while_a_file_is_read_charges_nothing(
+    run: Run, csv_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = _schema(csv_folder)
+    asked = ("query", "SELECT COUNT(*) FROM visits", "--db", "visits.csv", "--schema", schema, "--budget", 1)
+    for place, command in (
+        ("sources._copy_csv", ("check", schema, "visits.csv")),
+        ("sources._copy_csv", ("check", schema, "visits.csv", "--data")),
+        ("sources._copy_csv", asked),
+        ("catalog._describe_text", ("init", "visits.csv", "--unit", "person", "--yes")),
+    ):
+        with monkeypatch.context() as stopped:
+            stopped.setattr(f"dpsql.engines.duckdb.{place}", _interrupted)
+            ran = run(*command)
+        assert (ran.code, ran.out, ran.err) == (130, "", "Interrupted.\n"), command
+    with monkeypatch.context() as stopped:
+        stopped.setattr("dpsql.engines.duckdb.sources._copy_csv", _interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            dpsql.connect("visits.csv", schema=schema, budget=1)
+        assert caught.value.__cause__ is None
+
+
+def test_an_interrupt_after_the_charge_says_that_it_stands(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DuckDBEngine, "run", stop)
+    ran = run("query", BY_TOWN, "--epsilon", 0.1)
+    assert (ran.code, ran.err) == (130, "Interrupted. The charge stands: see dpsql budget\n")
 
 
 # -- what stands on a terminal -----------------------------------------------------------------------------------------
@@ -947,8 +1041,8 @@ def test_the_docs_have_every_variable_and_exit_code() -> None:
     text = DOCS.read_text()
     help_pages = "".join(page for _, page in PAGES)
     assert set(re.findall(r"`(DPSQL_\w+)`", text)) == set(re.findall(r"env var:\s+(DPSQL_\w+)", help_pages))
-    table = re.findall(r"^\| \d \| .* \|$", output.__doc__ or "", re.MULTILINE)
-    assert re.findall(r"^\| \d \| .* \|$", text, re.MULTILINE) == table
+    table = re.findall(r"^\| \d+ \| .* \|$", output.__doc__ or "", re.MULTILINE)
+    assert re.findall(r"^\| \d+ \| .* \|$", text, re.MULTILINE) == table
 
 
 def test_the_demo_is_a_command_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from dpsql.engines.duckdb.sources import (
+    MAY_READ,
     PARQUET,
     check_alike,
     exactly,
@@ -20,6 +22,7 @@ from dpsql.engines.duckdb.sources import (
     names_files,
     opened,
     parquet_columns,
+    stoppable,
     table_name,
 )
 from dpsql.engines.render import literal, quoted
@@ -232,7 +235,13 @@ OTHER_FILES = {
 
 
 def open_file(path: Path) -> duckdb.DuckDBPyConnection:
-    if not path.exists():
+    try:
+        exists = path.exists()
+    except PermissionError:
+        exists = None
+    if exists is None or (exists and not os.access(path, os.R_OK)):
+        raise OperationalError(f"{path} may not be read", hint=MAY_READ)
+    if not exists:
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     if path.suffix.lower() in OTHER_FILES:
         kind, hint = OTHER_FILES[path.suffix.lower()]
@@ -271,6 +280,7 @@ TWO_NUMBERS = "'[0-9][^0-9]+[0-9]'"
 NUMBERS = ("BIGINT", "DOUBLE", "HUGEINT")
 
 
+@stoppable()
 def describe(path: Path) -> dict[str, Described]:
     """The tables of a DuckDB file by name; Parquet and CSV files are one table, named like the file or folder."""
     if not names_files(path):
