@@ -83,7 +83,7 @@ def check_complete(engine: Engine, schema: Schema, as_written: OpenAsWritten | N
     gaps = [gap for table in schema.tables.values() for gap in _gaps(engine, schema, table)]
     if not gaps:
         return
-    cells: dict[tuple[str, str], Cells] = {}
+    cells: dict[tuple[str, str], WrittenCells] = {}
     if as_written is not None:
         with closing(as_written()) as text:
             for name in dict.fromkeys(gap.table.name for gap in gaps):
@@ -95,7 +95,7 @@ def check_complete(engine: Engine, schema: Schema, as_written: OpenAsWritten | N
     raise SchemaError("; ".join(gap.told(unread.get(gap)) for gap in gaps), hint=_way_to_fill(gaps, unread))
 
 
-def _way_to_fill(gaps: Sequence[Gap], unread: Mapping[Gap, Cells]) -> str:
+def _way_to_fill(gaps: Sequence[Gap], unread: Mapping[Gap, WrittenCells]) -> str:
     """NULL is a way out for what is empty, not for what the file writes in another way."""
     ways = _ways_to_read([(gap.table.name, each) for gap, each in unread.items()])
     if len(unread) < len(gaps):
@@ -124,7 +124,7 @@ def check_readable(engine: Engine, schema: Schema, as_written: OpenAsWritten) ->
 
 
 @dataclass(frozen=True)
-class Cells:
+class WrittenCells:
     """The cells of one column of a text file: how many have a text, and how many of those texts cannot be read."""
 
     filled: int
@@ -137,7 +137,7 @@ class Cells:
         return 2 * self.unreadable > self.filled
 
 
-def _ways_to_read(unread: Sequence[tuple[str, Cells]]) -> list[str]:
+def _ways_to_read(unread: Sequence[tuple[str, WrittenCells]]) -> list[str]:
     """What to do about the columns of these tables, each way once."""
     ways = []
     for table in dict.fromkeys(name for name, _ in unread):
@@ -155,7 +155,7 @@ def _ways_to_read(unread: Sequence[tuple[str, Cells]]) -> list[str]:
     return ways
 
 
-def read_cells(engine: Engine, text: Engine, table: Table, columns: Sequence[str]) -> dict[str, Cells]:
+def read_cells(engine: Engine, text: Engine, table: Table, columns: Sequence[str]) -> dict[str, WrittenCells]:
     """`engine` has the rows as declared, `text` as they are written."""
     source = Source(table.name, ROWS)
     plain = [name for name in columns if table.columns[name].collected is None]
@@ -166,7 +166,7 @@ def read_cells(engine: Engine, text: Engine, table: Table, columns: Sequence[str
     typed = Select(tuple(Alias(count(Stored(name, ROWS, kinds[name])), name) for name in plain), source)
     filled, read = _row(text, written), _row(engine, typed)
     return {
-        name: Cells(filled[name], lost, _better(text, table, name, read[name]) if lost else ())
+        name: WrittenCells(filled[name], lost, _better(text, table, name, read[name]) if lost else ())
         for name in plain
         for lost in [filled[name] - read[name]]
     }
@@ -219,7 +219,7 @@ class Gap:
         declared = self.table.columns[self.column]
         return declared.values is not None or declared.collected is not None
 
-    def told(self, cells: Cells | None) -> str:
+    def told(self, cells: WrittenCells | None) -> str:
         kind = self.table.columns[self.column].type.name
         unread = "" if cells is None else f", and {several(cells.unreadable, 'cell', 'cells')} cannot be read as one"
         return (
@@ -349,7 +349,7 @@ class Inspection:
         written = {} if self.text is None else read_cells(self.engine, self.text, self.table, names)
         for part in columns:
             counts = {kind: found[f"{kind}_{part.declared}"] for kind in parts[part.declared]}
-            cells = written.get(part.declared, Cells(0, 0))
+            cells = written.get(part.declared, WrittenCells(0, 0))
             counts["empty"] = max(0, found["_n"] - counts["filled"] - cells.unreadable)
             yield from self._column(part, rows, counts, cells)
 
@@ -364,7 +364,9 @@ class Inspection:
             terms["above"] = count(when(test(">", value, Constant(known.high, known.type)), value))
         return terms
 
-    def _column(self, part: ScanColumn, rows: Query, found: Mapping[str, int], cells: Cells) -> Iterator[Finding]:
+    def _column(
+        self, part: ScanColumn, rows: Query, found: Mapping[str, int], cells: WrittenCells
+    ) -> Iterator[Finding]:
         name, known = part.declared, part.properties
         may_be_empty = f"write  nullable: true  in tables.{self.table.name}.columns.{name}"
         refused = self.engine.copied and not known.nullable

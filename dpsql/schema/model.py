@@ -437,6 +437,13 @@ class Csv(Declared):
         check_names(header)
         return tuple(header)
 
+    @field_validator("decimal", mode="before")
+    @classmethod
+    def _separate_a_fraction(cls, mark: object) -> object:
+        if mark not in (".", ","):
+            raise complaint("decimal must be a point or a comma", hint='write  decimal: ","  for numbers such as 7,25')
+        return mark
+
     @field_validator("date_format", "timestamp_format")
     @classmethod
     def _read_whole_dates(cls, pattern: str | None, info: ValidationInfo) -> str | None:

@@ -903,6 +903,19 @@ def test_hints_name_the_option(run: Run, folder: Path) -> None:
     assert "hint: write --budget 0.1" in run("query", BY_TOWN, "--budget", -1).err
 
 
+def test_the_way_to_a_delta_is_open(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget without a delta is on record: to connect with one is refused, so the owner's command is named."""
+    monkeypatch.delenv("DPSQL_DELTA")
+    asking = ("query", "SELECT ROUND(weight) AS kilos, COUNT(*) AS n FROM people GROUP BY kilos", "--epsilon", 0.5)
+    refused = run(*asking)
+    assert refused.code == 1
+    command = re.search(r"dpsql (budget grant \S+ --delta 1e-6)", refused.err)
+    assert command, refused.err
+    assert run(*command[1].split()).code == 0
+    monkeypatch.delenv("DPSQL_BUDGET")
+    assert run(*asking).code == 0
+
+
 def test_a_session_names_the_budget_on_record_or_none(run: Run, ledger: Path) -> None:
     refused = run("query", BY_TOWN, "--budget", 5)
     assert refused.code == 1

@@ -214,7 +214,7 @@ TEXT_FILES = [
     csv('{date_format: "%d.%m."}', ".date_format", "does not say the year", 'date_format: "%d.%m.%Y"'),
     csv('{date_format: "%d.%m.%Q"}', ".date_format", "is no format: it may have %Y", 'date_format: "%d.%m.%Y"'),
     csv('{timestamp_format: "%d.%m.%y %Y"}', ".timestamp_format", "the year twice", "%H:%M"),
-    csv("{decimal: ;}", ".decimal", "'.' or ','", ","),
+    csv("{decimal: ;}", ".decimal", "a point or a comma", 'decimal: ","'),
     csv("{header: false}", ".header", "true or the list", "header: [person, age]"),
     csv("{encoding: ebcdic}", ".encoding", "utf-8", "latin-1"),
     csv("{line_breaks: 1}", ".line_breaks", "is not true or false", "line_breaks: true"),
