@@ -31,6 +31,7 @@ import re
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from difflib import get_close_matches
+from numbers import Number
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -187,6 +188,25 @@ class SchemaError(ProgrammingError):
 
 class Unsupported(NotSupportedError):
     """The query is valid but cannot be answered privately; the hint says what to write instead."""
+
+
+LONGEST_SHOWN = 40
+INTERRUPTED_AFTER_CHARGE = "the charge stands"
+"""The note of a KeyboardInterrupt that came after the charge."""
+
+
+def shown_argument(value: object) -> str:
+    """A wrong argument as an error shows it: a short word or a number itself, else its type, because it may hold rows.
+
+    >>> shown_argument("amount"), shown_argument(["amount"])
+    ("'amount'", 'a list')
+    """
+    if value is None or isinstance(value, str | Number):
+        text = repr(value)
+        if len(text) <= LONGEST_SHOWN:
+            return text
+    kind = type(value).__name__
+    return f"{'an' if kind[0].lower() in 'aeio' else 'a'} {kind}"
 
 
 # -- source ------------------------------------------------------------------------------------------------------------

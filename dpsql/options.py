@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypedDict
 
 from dpsql.accounting.exact import Number, exact
-from dpsql.errors import Place, ProgrammingError, did_you_mean
+from dpsql.errors import Place, ProgrammingError, did_you_mean, shown_argument
 
 PERCENT = "%"
 Auto: TypeAlias = Literal["auto"]
@@ -89,7 +89,7 @@ def mechanism_named(name: object, *_: object) -> str:
     if isinstance(name, str) and name.lower() in MECHANISMS:
         return name.lower()
     raise ProgrammingError(
-        f"unknown mechanism {name!r}",
+        f"unknown mechanism {shown_argument(name)}",
         hint=did_you_mean(str(name), MECHANISMS) or f"available: {', '.join(MECHANISMS)}",
     )
 
@@ -97,7 +97,8 @@ def mechanism_named(name: object, *_: object) -> str:
 def count(value: object, name: str, *_: Fraction) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
         raise ProgrammingError(
-            f"{name} must be a whole number of at least 1, not {value!r}", hint=f"write {name}=4, for example"
+            f"{name} must be a whole number of at least 1, not {shown_argument(value)}",
+            hint=f"write {name}=4, for example",
         )
     return value
 
@@ -110,7 +111,7 @@ def auto_named(value: object, *_: object) -> Auto:
     if value == "auto":
         return "auto"
     raise ProgrammingError(
-        f'bounds= can only be "auto" (the query finds where to clip what it sums), not {value!r}',
+        f'bounds= can only be "auto" (the query finds where to clip what it sums), not {shown_argument(value)}',
         hint="to set bounds yourself, write SUM(x, contribution_bounds_per_row => (0, 500))",
     )
 
@@ -124,7 +125,7 @@ def bounding_named(value: object, *_: object) -> Bounding:
     if value == "sample" or value == "l2_clip":  # each by itself, which mypy follows
         return value
     raise ProgrammingError(
-        f"unknown bounding={value!r}: bounding= says what to do with people in too many groups",
+        f"unknown bounding={shown_argument(value)}: bounding= says what to do with people in too many groups",
         hint='write bounding="sample" to count some of their groups, or bounding="l2_clip" to scale all of them down',
     )
 
@@ -133,7 +134,7 @@ def empty_groups_named(value: object, *_: object) -> EmptyGroups:
     if value == "show" or value == "hide":  # each by itself, which mypy follows
         return value
     raise ProgrammingError(
-        f'empty_groups= is "show" or "hide", not {value!r}',
+        f'empty_groups= is "show" or "hide", not {shown_argument(value)}',
         hint='write empty_groups="hide" to leave out groups whose numbers cannot be told from 0',
     )
 
@@ -150,7 +151,7 @@ def _level_of_caller() -> int:
 def weights_named(value: object, *_: object) -> tuple[tuple[str, Fraction], ...]:
     hint = 'write weights={"n": 2, "total": 1}; twice the weight means half the error'
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise ProgrammingError(f"weights= takes a weight for each column name, not {value!r}", hint=hint)
+        raise ProgrammingError(f"weights= takes a weight for each column name, not {shown_argument(value)}", hint=hint)
     try:
         return tuple((name, positive(weight, "a weight")) for name, weight in value.items())
     except ProgrammingError as error:

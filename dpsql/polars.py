@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dpsql.frames.accessor import FrameAnswer
+    from dpsql.frames.vocabulary import Key
     from dpsql.options import QueryOptions
 
 
@@ -53,13 +54,18 @@ class PolarsFrame(PolarsWords, PrivateFrame):
     def _note(self, note: str | None) -> None:
         self._frame._dpsql = note
 
-    def group_by(self, *keys: str) -> Vocabulary:
+    def _key(self, key: object) -> Key:
+        if isinstance(key, pl.Expr) and key.meta.is_column():
+            return super()._key(key.meta.output_name())
+        return super()._key(key)
+
+    def group_by(self, *keys: str | pl.Expr) -> Vocabulary:
         """Groups the rows by columns; `count`, `sum`, `mean` and so on then answer per group.
 
         Args:
             keys: one or more columns.
         """
-        return self.groupby(keys)
+        return self.groupby(list(keys))
 
     def group_by_dynamic(self, on: str, *, every: str) -> Vocabulary:
         """Groups the rows by a period of a date: group_by_dynamic("day", every="1mo").

@@ -17,9 +17,9 @@ from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.engines.post_processor import PostProcessor
 from dpsql.engines.registry import kind_of, open_engine
-from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
+from dpsql.errors import InterfaceError, LedgerError, ProgrammingError, shown_argument
 from dpsql.options import QueryRequest, below_one, positive, query_delta, read_options
-from dpsql.owner.check import check_copied, check_links
+from dpsql.owner.check import check_copied, check_links, opener_as_written
 from dpsql.pipeline import stages
 from dpsql.pipeline.choose_mechanism import share_of
 from dpsql.pipeline.environment import Environment
@@ -73,7 +73,7 @@ class Session:
         try:
             check_links(engine, loaded)
             if engine.copied:
-                check_copied(engine, loaded)
+                check_copied(engine, loaded, opener_as_written(database, loaded))
             opened = Ledger.open(
                 default_ledger(database) if ledger is None else ledger,
                 dataset=loaded.dataset,
@@ -247,7 +247,7 @@ def planned_queries(queries: object) -> list[tuple[Any, Any]]:
     for query in pairs:
         if len(query) != 2:
             raise ProgrammingError(
-                f"each query of a plan must be a string, or a string and its parameters, not {query!r}",
+                f"each query of a plan must be a string, or a string and its parameters, not {shown_argument(query)}",
                 hint='write ("SELECT ... ?", [10])',
             )
     if any(query in pairs[:number] for number, query in enumerate(pairs)):

@@ -12,7 +12,7 @@ from fractions import Fraction
 from numbers import Rational, Real
 from typing import TypeAlias
 
-from dpsql.errors import ProgrammingError
+from dpsql.errors import ProgrammingError, shown_argument
 
 # In type hints `float` stands for `math.inf` alone; every finite amount is a Fraction.
 Amount = Fraction | float
@@ -35,12 +35,16 @@ def exact(value: object, name: str = "epsilon") -> Fraction:
     """
     number = _read(value)
     if number is None:
-        raise ProgrammingError(f"{name} must be a number, not {value!r}", hint=f'write {name}=0.1, or {name}="1/3"')
+        raise ProgrammingError(
+            f"{name} must be a number, not {shown_argument(value)}", hint=f'write {name}=0.1, or {name}="1/3"'
+        )
     if number < 0:
-        raise ProgrammingError(f"{name} cannot be negative, but {value!r} is", hint=f"write {name}=0.1, for example")
+        raise ProgrammingError(
+            f"{name} cannot be negative, but {shown_argument(value)} is", hint=f"write {name}=0.1, for example"
+        )
     if number != 0 and not SMALLEST <= number <= LARGEST:
         raise ProgrammingError(
-            f"{name}={value!r} is out of range",
+            f"{name}={shown_argument(value)} is out of range",
             hint=f"{name} must be 0, or between {float(SMALLEST):g} and {float(LARGEST):g}",
         )
     return number

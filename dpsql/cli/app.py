@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from dpsql.cli.output import exit_code, show_error, show_warning
+from dpsql.cli.output import FAILED, after_interrupt, exit_code, file_error, show_error, show_warning
 from dpsql.cli.owner import budget_app, check, init, ledger_app
 from dpsql.cli.query import explain, query, shell
 from dpsql.cli.tools import audit, certify, practice, randomize
@@ -22,7 +22,7 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="dpsql",
     epilog="Exit codes: 0 success, 1 refused or failed, 2 usage error, 3 budget exhausted, 4 failed after the "
-    "charge, 5 suspended.",
+    "charge, 5 suspended, 130 interrupted.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -111,7 +111,10 @@ def _run(given: list[str]) -> None:
         sys.exit(exit_code(problem))
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # by Ctrl-C, which typer ends with without a word
-            print("Interrupted. The charge stands: see dpsql budget", file=sys.stderr)
+            print(f"Interrupted.{after_interrupt(ended, 'dpsql budget')}", file=sys.stderr)
         raise
     except BrokenPipeError:  # whoever reads has seen enough, as in `dpsql demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as problem:  # a folder that is not there, a file that may not be read or written
+        show_error(file_error(problem), as_json="--json" in given)
+        sys.exit(FAILED)

@@ -12,6 +12,7 @@ An error is one sentence, a caret and a hint, or JSON; the exit code gives its k
 | 3 | the budget does not cover the query; nothing was charged |
 | 4 | the query failed or timed out after the charge; repeating it costs again |
 | 5 | suspended after an earlier failure, until the data owner resumes; nothing was charged |
+| 130 | interrupted by Ctrl-C; the message says if it was charged |
 """
 
 from __future__ import annotations
@@ -30,7 +31,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dpsql.errors import AccountSuspended, BudgetExhausted, Error, QueryTimeout, SchemaError, SealedExecutionError
+from dpsql.errors import (
+    INTERRUPTED_AFTER_CHARGE,
+    AccountSuspended,
+    BudgetExhausted,
+    Error,
+    OperationalError,
+    QueryTimeout,
+    SchemaError,
+    SealedExecutionError,
+)
 from dpsql.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -59,6 +69,22 @@ def drawn(problem: Error, options: str = IN_HINTS, mark: str = "--") -> str:
 
 def show_error(problem: Error, *, as_json: bool) -> None:
     print(json.dumps(_document(problem), ensure_ascii=False) if as_json else drawn(problem), file=sys.stderr)
+
+
+def file_error(problem: OSError) -> OperationalError:
+    """What the operating system refused, as an error of ours."""
+    why = (problem.strerror or type(problem).__name__).lower()
+    path = problem.filename
+    told = f"{path}: {why}" if isinstance(path, str) else why
+    return OperationalError(told, hint="check that the path and its folder exist, and that you may read or write there")
+
+
+def after_interrupt(stopped: BaseException | None, where: str) -> str:
+    """Whether what was interrupted had been charged, which the pipeline notes in the exception."""
+    while stopped is not None and not isinstance(stopped, KeyboardInterrupt):
+        stopped = stopped.__cause__ or stopped.__context__
+    stands = INTERRUPTED_AFTER_CHARGE in getattr(stopped, "__notes__", ())
+    return f" {INTERRUPTED_AFTER_CHARGE.capitalize()}: see {where}" * stands
 
 
 def show_warning(message: Warning | str) -> None:

@@ -1,5 +1,6 @@
 """`dpsql init` and `dpsql check`: draft a schema from the data, and check that it matches."""
 
+import os
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +13,15 @@ from dpsql.engines.registry import describe, kind_of, open_engine, without_passw
 from dpsql.engines.tables import Described
 from dpsql.errors import OperationalError, SchemaError, UnknownName, did_you_mean
 from dpsql.listing import counts, person_of
-from dpsql.owner.check import Finding, as_text, check_complete, check_copied, check_links, inspect_rows
+from dpsql.owner.check import (
+    Finding,
+    check_complete,
+    check_copied,
+    check_links,
+    check_readable,
+    inspect_rows,
+    opener_as_written,
+)
 from dpsql.owner.scaffold import PUBLIC, Chosen, measures, missing, schema_text
 from dpsql.schema import Schema, Table, load_schema, parse_type
 from dpsql.schema.load import read_yaml
@@ -28,10 +37,20 @@ def begin_schema(data: str, out: Path | None, unit: list[str], *, asks: bool) ->
     target = out or (Path(f"{name}.yaml") if is_url else path.with_suffix(".yaml"))
     if target.exists():
         raise OperationalError(f"{target} already exists", hint=f"write to another file: --out new_{target.name}")
+    _check_writable(target)
     units = _named_units(unit, tables)
     chosen = _ask(tables, units) if asks else Chosen(units)
     target.write_text(schema_text(name, tables, chosen), encoding="utf-8")
     return _begun(target, without_password(data), missing(tables, chosen))
+
+
+def _check_writable(target: Path) -> None:
+    """Before anything is asked."""
+    if not target.parent.is_dir():
+        raise OperationalError(f"there is no folder {target.parent}", hint="create it, or leave out --out")
+    if not os.access(target.parent, os.W_OK):
+        hint = f"write to another folder: --out ~/{target.name}"
+        raise OperationalError(f"{target} cannot be written: nothing may be written in its folder", hint=hint)
 
 
 def _named_units(names: list[str], tables: dict[str, Described]) -> dict[str, str]:
@@ -125,7 +144,10 @@ def check_schema(schema: Path, db: str | None) -> CommandReport:
     if db is not None:
         with closing(open_engine(db, loaded)) as engine:
             check_links(engine, loaded)
-            (check_copied if engine.copied else check_complete)(engine, loaded)
+            as_written = opener_as_written(db, loaded)
+            (check_copied if engine.copied else check_complete)(engine, loaded, as_written)
+            if as_written is not None:
+                check_readable(engine, loaded, as_written)
     fitting = "" if db is None else f" and matches {without_password(db)}"
     return replace(describe_schema(loaded), note=f"{schema} is valid{fitting}")
 
@@ -135,10 +157,10 @@ def look_at_data(schema: Path, db: str | None) -> tuple[CommandReport, bool]:
     loaded = load_schema(schema)
     if db is None:
         raise typer.BadParameter("name the data to read: dpsql check SCHEMA DATA --data", param_hint="'DATA'")
-    written = kind_of(db).reads_text(db)
+    as_written = opener_as_written(db, loaded)
     with ExitStack() as stack:
         engine = stack.enter_context(closing(open_engine(db, loaded)))
-        text = stack.enter_context(closing(open_engine(db, as_text(loaded)))) if written else None
+        text = None if as_written is None else stack.enter_context(closing(as_written()))
         findings = inspect_rows(engine, loaded, text)
     return _found(findings), any(finding.refused for finding in findings)
 

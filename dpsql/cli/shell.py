@@ -14,7 +14,7 @@ from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from dpsql.aggregates.table import ways_to_ask
-from dpsql.cli.output import CommandReport, drawn, publish, table, waiting
+from dpsql.cli.output import CommandReport, after_interrupt, drawn, file_error, publish, table, waiting
 from dpsql.cli.query import account, ask, explained, left, listed
 from dpsql.errors import Error, ProgrammingError, did_you_mean
 from dpsql.expressions.table import FUNCTIONS
@@ -100,8 +100,10 @@ class Shell:
             publish(report, None)
         except Error as problem:
             print(drawn(problem, "|".join(OPTIONS), "."))
-        except KeyboardInterrupt:
-            print("Interrupted. The charge stands: see .budget")
+        except KeyboardInterrupt as stopped:
+            print(f"Interrupted.{after_interrupt(stopped, '.budget')}")
+        except OSError as problem:
+            print(drawn(file_error(problem)))
 
     def _ask(self, sql: str) -> CommandReport:
         return ask(self.connection, sql, **self._given())

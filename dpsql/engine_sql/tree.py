@@ -432,6 +432,7 @@ OPERATIONS: dict[str, str] = {
     "from epoch microseconds": "the timestamp",
     **dict.fromkeys(("dayname", "monthname"), "in English"),
     "strftime": "by a constant format of %Y %m %d %H %M %S and plain text",
+    "strptime": "the timestamp that a text says by a constant format; NULL where it says none. As in DuckDB",
     # What bounds a unit's contribution.
     "keyed hash": "of a salt, the unit and other values, NULL too: for a random salt each order of them is as likely",
     "one in 32": "whether a keyed hash is one of a 32nd of all",

@@ -49,6 +49,7 @@ REFUSALS: Mapping[str, tuple[str, str]] = {
     "regexp_full_match": ("SIMILAR TO and REGEXP_FULL_MATCH", PATTERNS),
     "regexp_replace": ("REGEXP_REPLACE", PATTERNS),
     "regexp_extract": ("REGEXP_EXTRACT", PATTERNS),
+    "strptime": ("STRPTIME", "ask the data owner for a column of dates"),
 }
 """Operations that no engine but DuckDB has with DuckDB's meaning: their names in SQL, and what to write instead."""
 
@@ -83,7 +84,7 @@ class EngineKind:
 
     Raises OperationalError for what is wrong whatever the rows are, such as a file that is not there.
     """
-    reads_text: Callable[[str], bool] = _never
+    reads_text: Callable[[Any], bool] = _never
     """Whether its values are texts, which `dpsql check --data` looks at as they are written too."""
 
     def is_url(self, database: object) -> bool:

@@ -5,17 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpsql.engines.base import SHORTER, declared_type, fits, is_total, read_as, valid_text
-from dpsql.engines.render import quoted
+from dpsql.engines.base import SHORTER, declared_type, engine_type, fits, is_total, read_as, valid_text
+from dpsql.engines.render import literal, quoted
 from dpsql.errors import SchemaError, did_you_mean
 from dpsql.schema.model import Csv
-from dpsql.schema.types import Integer
+from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpsql.schema.model import Column, Table
+    from dpsql.schema.types import ColumnType
 
+DATE_FORMATS: tuple[str | None, ...] = (
+    None,
+    *("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
+    *("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y"),
+    *("%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%b-%y"),
+)
+"""How people write dates, the usual way first, which has no name."""
+TIMES = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M:%S %p", "%I:%M %p")
+TIMESTAMP_FORMATS: tuple[str | None, ...] = (
+    None,
+    *("%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"),
+    *(f"{day} {time}" for time in TIMES for day in DATE_FORMATS if day is not None),
+)
 DELIMITER = (
     "each line was read as a single field; if the fields are not separated by commas, declare it in the schema:  "
     'csv: {delimiter: ";"}'
@@ -47,6 +61,8 @@ class FoundTable:
     """Columns that a constraint keeps from being NULL."""
     is_text: bool = False
     """From a file or frame, where a text may stand for any type."""
+    csv: Csv = field(default_factory=Csv)
+    """How a text file writes dates and numbers."""
     names_are_public: bool = True
     """False for a text file: where its header is missing, what look like names are somebody's values."""
 
@@ -66,6 +82,8 @@ class Described:
     """Columns that refer to a column of another table."""
     csv: Csv = field(default_factory=Csv)
     """How a text file is written, as far as that is not the usual way."""
+    ambiguous: dict[str, list[str]] = field(default_factory=dict)
+    """Keys of `csv` -> other values by which its sample could be read as well."""
     is_view: bool = False
 
 
@@ -137,4 +155,20 @@ def _read(found: FoundTable, table: Table, column: Column, copied: bool) -> str:
     is_short_unit = column.name == table.unit_column and isinstance(declared, Integer) and stored in SHORTER
     if is_short_unit or (stored == "VARCHAR" and not copied):
         return sql
-    return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)
+    return written_as(valid_text(sql), declared, found.csv) if stored == "VARCHAR" else read_as(sql, stored, declared)
+
+
+def written_as(text: str, declared: ColumnType, csv: Csv) -> str:
+    """A text as the declared type, by the formats of its file, or NULL; it fails for no text."""
+    pattern = csv.date_format if isinstance(declared, Date) else csv.timestamp_format
+    if isinstance(declared, Date | Timestamp) and pattern is not None:
+        # Without a digit there are "epoch" and "infinity", which the engine takes for moments whatever the format; and
+        # with two it takes 24 for the year 24.
+        digits = "[0-9]{4}" if "%Y" in pattern else "[0-9]"
+        moment = f"CASE WHEN regexp_matches({text}, '{digits}') THEN try_strptime({text}, {literal(pattern)}) END"
+        return f"TRY_CAST({moment} AS {engine_type(declared)})"
+    if isinstance(declared, Integer | Double | Decimal) and csv.decimal != ".":
+        # With a point it may be a number with its thousands apart, a thousand times as large.
+        number = f"CASE WHEN NOT contains({text}, '.') THEN replace({text}, {literal(csv.decimal)}, '.') END"
+        return f"TRY_CAST({number} AS {engine_type(declared)})"
+    return read_as(text, "VARCHAR", declared)

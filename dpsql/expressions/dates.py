@@ -17,7 +17,7 @@ from dpsql.engine_sql.build import apply, test, when
 from dpsql.engine_sql.tree import Constant
 from dpsql.expressions.properties import MOST_VALUES, Properties, bounded, midnight, one_of, property_of
 from dpsql.expressions.tree import Call, Column, Function, Literal, Misfit, Written, written_as
-from dpsql.schema.types import Date, Integer, Text, Timestamp
+from dpsql.schema.types import Date, Integer, Text, Timestamp, format_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -304,6 +304,22 @@ def format_sql(arguments: Sequence[Written]) -> Term:
     return apply("strftime", moment.sql, pattern.sql, kind=Text())
 
 
+def parse_properties(arguments: Sequence[Properties]) -> Properties:
+    text, pattern = arguments
+    if not isinstance(text.type, Text):
+        raise Misfit(f"STRPTIME takes a text, not {text.type.name}")
+    if not isinstance(pattern.constant, str):
+        raise Misfit("STRPTIME takes a constant format, such as '%d.%m.%Y'")
+    if problem := format_problem(pattern.constant, whole=False):
+        raise Misfit(f"STRPTIME cannot read the format '{pattern.constant}': {problem}")
+    return property_of(Timestamp(), nullable=True)
+
+
+def parse_sql(arguments: Sequence[Written]) -> Term:
+    text, pattern = arguments
+    return in_calendar(apply("strptime", text.sql, pattern.sql, kind=Timestamp()), Timestamp())
+
+
 def name_sql(name: str, arguments: Sequence[Written]) -> Term:
     return apply(name, arguments[0].sql, kind=Text())
 
@@ -316,6 +332,7 @@ DATES_AS_TEXT = (
     _name("DAYNAME", DAYS),
     _name("MONTHNAME", MONTHS),
     Function("STRFTIME", "STRFTIME(date, '%Y-%m')", format_properties, format_sql),
+    Function("STRPTIME", "STRPTIME(text, '%d.%m.%Y')", parse_properties, parse_sql),
 )
 
 

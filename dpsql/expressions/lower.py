@@ -23,7 +23,7 @@ from dpsql.expressions.derived import is_age, is_time, lengths, lower_format, lo
 from dpsql.expressions.emit import check_depth, check_parts
 from dpsql.expressions.parser_tree import nodes
 from dpsql.expressions.refusals import mismatch, refusal
-from dpsql.expressions.table import DATE_PARTS, FUNCTIONS, NAMES, NODES, PARSER_NOTES
+from dpsql.expressions.table import DATE_PARTS, FUNCTIONS, NAMES, NAMES_OF_TWO, NODES, PARSER_NOTES
 from dpsql.expressions.tree import (
     Call,
     Expression,
@@ -376,7 +376,7 @@ def lower_named(lowering: Lowering, node: exp.Expr) -> Expression:
     """Functions that the parser does not translate."""
     lowering.only(node, ("this", "expressions"))
     name, arguments = node.name.upper(), node.expressions
-    if name in NAMES and len(arguments) == (2 if name in ("PREFIX", "SUFFIX") else 1):
+    if name in NAMES and len(arguments) == (2 if name in NAMES_OF_TWO else 1):
         return lowering.call(NAMES[name], node, arguments)
     if name in ("DATE_PART", "DATEPART") and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
         return lower_part(lowering, node, arguments[0].name, arguments[1])

@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
 DATES = {
     "DATE_FORMAT FORMAT_TIMESTAMP": "STRFTIME(day, '%Y-%m')",
-    "TO_DATE PARSE_DATE STR_TO_DATE STRPTIME TRY_STRPTIME STR_TO_TIME TO_TIMESTAMP PARSE_TIMESTAMP": (
-        # They are answered of constants.
-        "CAST(text AS DATE), which reads '2024-01-31'; for other formats MAKE_DATE(CAST(SUBSTRING(text, 7, 4) AS "
-        "INT), CAST(SUBSTRING(text, 4, 2) AS INT), CAST(LEFT(text, 2) AS INT))"
+    "TO_DATE PARSE_DATE STR_TO_DATE TRY_STRPTIME STR_TO_TIME TO_TIMESTAMP PARSE_TIMESTAMP": (
+        # They are answered with a format.
+        "CAST(STRPTIME(text, '%d.%m.%Y') AS DATE)"
     ),
     "DATE_BIN TIMESTAMP_BUCKET DATE_BUCKET TIME_SLICE": "DATE_TRUNC('week', day)",
     "DATEADD DATE_ADD TIMESTAMPADD ADD_MONTHS TIMESTAMP_ADD": "day + INTERVAL 3 MONTH",
@@ -66,7 +65,7 @@ TEXTS = {
     "SHA1 SHA256 SHA2 HASH FARM_FINGERPRINT MURMUR_HASH": "MD5(text)",
     "STRING_SPLIT SPLIT STR_SPLIT REGEXP_SPLIT_TO_ARRAY STRING_TO_ARRAY": "SPLIT_PART(text, ',', 1)",
     "JSON_EXTRACT JSON_VALUE JSON_EXTRACT_SCALAR GET_JSON_OBJECT GET_PATH JSON_EXTRACT_STRING PARSE_JSON -> ->>": (
-        'REGEXP_EXTRACT(text, \'"name": *"([^"]*)"\', 1); or ask the data owner for a separate column'
+        'REGEXP_EXTRACT(text, \'"name": *"([^"]*)"\', 1); or ask the data owner for separate columns'
     ),
 }
 NUMBER_FUNCTIONS = {
@@ -81,17 +80,15 @@ AGGREGATES = {
     ),
     "APPROX_PERCENTILE PERCENTILE PERCENTILE_APPROX RESERVOIR_QUANTILE": "QUANTILE_CONT(x, 0.9)",
     "APPROX_DISTINCT HLL_COUNT HLL NDV UNIQ COUNT_DISTINCT": "COUNT(DISTINCT x)",
-    "ARG_MAX ARG_MIN MAX_BY MIN_BY": (
-        "SELECT x, MAX(y) AS most FROM t GROUP BY x ORDER BY most DESC LIMIT 1; of each person "
-        "FIRST_VALUE(x) OVER (PARTITION BY person ORDER BY y)"
-    ),
+    "ARG_MAX MAX_BY": "SELECT x, MAX(y) AS most FROM t GROUP BY x ORDER BY most DESC LIMIT 1",
+    "ARG_MIN MIN_BY": "SELECT x, MIN(y) AS least FROM t GROUP BY x ORDER BY least LIMIT 1",
     "PRODUCT": "EXP(SUM(LN(x), contribution_bounds_per_row => (-10, 10)))",
     "ENTROPY": "SELECT x, COUNT(*) FROM t GROUP BY x; it follows from the counts",
     "FIRST FIRST_VALUE LAST LAST_VALUE ARBITRARY ANY_VALUE": (
-        "MIN(x), MAX(x) or MODE(x): one person's value cannot be shown"
+        "MIN(x) or MAX(x) of numbers and dates, MODE(x) of declared values; one person's value cannot be shown"
     ),
     "ARRAY_AGG LIST GROUP_CONCAT STRING_AGG LISTAGG COLLECT_LIST ARRAY_CONCAT_AGG JSON_AGG": (
-        "SELECT x, COUNT(*) FROM t GROUP BY x: lists of people's values cannot be shown"
+        "SELECT x, COUNT(*) FROM t GROUP BY x; lists of people's values cannot be shown"
     ),
     "KURTOSIS SKEWNESS MAD": "STDDEV(x), and QUANTILE_CONT(x, [0.1, 0.5, 0.9])",
     "BIT_AND BIT_OR BIT_XOR BOOL_AND BOOL_OR LOGICAL_AND LOGICAL_OR EVERY": "COUNT_IF(condition), beside COUNT(*)",
@@ -121,12 +118,53 @@ def written_instead(name: str, call: exp.Expr) -> str:
     from sqlglot import exp
 
     columns = {column.sql() for column in call.find_all(exp.Column)}
-    arguments = list(call.iter_expressions())
+    arguments = call.expressions if isinstance(call, exp.Anonymous) else list(call.iter_expressions())
+    instead = INSTEAD[name]
+    if table := _table_read(call):
+        instead = re.sub(r"\bFROM t\b", lambda _: f"FROM {table}", instead)
+    if name in EXTREME_ROW and len(arguments) == 2:
+        first, second = (argument.sql(dialect="duckdb") for argument in arguments)
+        return re.sub(r"\b[xy]\b", lambda found: first if found[0] == "x" else second, instead)
     if len(arguments) == 1 and columns:
         columns = {arguments[0].sql(dialect="duckdb")}
-    if len(columns) != 1 or OTHERS.search(INSTEAD[name]):
-        return INSTEAD[name]
-    return EXAMPLES.sub(lambda _: min(columns), INSTEAD[name])
+    return about(min(columns), instead) if len(columns) == 1 else instead
+
+
+def about(column: str, instead: str) -> str:
+    """The same about a column, unless it needs several."""
+    return instead if OTHERS.search(instead) else EXAMPLES.sub(lambda _: column, instead)
+
+
+EXTREME_ROW = frozenset(("ARG_MAX", "MAX_BY", "ARG_MIN", "MIN_BY"))
+
+
+def _table_read(call: exp.Expr) -> str | None:
+    """The table that the call's SELECT reads, if it is a single one."""
+    select = call.find_ancestor(exp.Select)
+    read = None if select is None else select.args.get("from_") or select.args.get("from")
+    if read is None or not isinstance(read.this, exp.Table) or select is None or select.args.get("joins"):
+        return None
+    return read.this.sql(dialect="duckdb")
+
+
+def instead_within_one(name: str, call: exp.Expr, unit: Sequence[exp.Expr]) -> str | None:
+    """What is written for one row of each person: the first of an order by a window, in place of the subquery.
+
+    SELECT customer, ARG_MIN(amount, day) FROM orders GROUP BY customer
+    """
+    table = _table_read(call)
+    arguments = call.expressions if isinstance(call, exp.Anonymous) else list(call.iter_expressions())
+    is_plain = len(arguments) == 2 and all(isinstance(key, exp.Column) for key in unit)
+    if name not in EXTREME_ROW or table is None or not is_plain:
+        return None
+    value, by = (argument.sql(dialect="duckdb") for argument in arguments)
+    keys = ", ".join(key.sql(dialect="duckdb") for key in unit)
+    order = f"{by} DESC" if name in ("ARG_MAX", "MAX_BY") else by
+    alias = format_name(call.parent.alias if isinstance(call.parent, exp.Alias) else "x")
+    known = f"{value} IS NOT NULL AND {by} IS NOT NULL"
+    rows = f"{keys}, {value} AS {alias}, ROW_NUMBER() OVER (PARTITION BY {keys} ORDER BY {order}) AS place"
+    outer = ", ".join(format_name(key.name) for key in unit)
+    return f"SELECT {outer}, {alias} FROM (SELECT {rows} FROM {table} WHERE {known}) WHERE place = 1"
 
 
 # -- mismatches --------------------------------------------------------------------------------------------------------

@@ -108,6 +108,7 @@ NODES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.DateFromParts: ("MAKE_DATE", ("year", "month", "day")),
     exp.Dayname: ("DAYNAME", THIS),
     exp.Monthname: ("MONTHNAME", THIS),
+    exp.StrToTime: ("STRPTIME", ("this", "format")),
 }
 
 # Functions that the parser leaves as they are written.
@@ -116,8 +117,11 @@ NAMES = {
     "PREFIX": "STARTS_WITH",
     "ORD": "UNICODE",
     "WEEKDAY": "DAYOFWEEK",
+    "TRY_STRPTIME": "STRPTIME",
     **{part: part for part in ("DECADE", "CENTURY", "MILLENNIUM", "ISOYEAR", "YEARWEEK")},
 }
+NAMES_OF_TWO = {"SUFFIX", "PREFIX", "TRY_STRPTIME"}
+"""Those with two arguments; the others have one."""
 DATE_PARTS = {
     "doy": "DAYOFYEAR",
     "dow": "DAYOFWEEK",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import uuid
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from dpsql.errors import (
     UnboundedColumn,
     UnknownName,
     did_you_mean,
+    shown_argument,
 )
 from dpsql.frames.declare import bounds_hint, declare, narrowed
 from dpsql.frames.vocabulary import ROWS, TABLE, Vocabulary, bin_edges, column_key, histogram, period_key, select
@@ -38,7 +40,6 @@ from dpsql.local.column import Randomizer
 from dpsql.schema import Schema
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import numpy as np
@@ -169,6 +170,11 @@ def randomized(
     mechanism: str,
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """The reports, and the entry of the schema."""
+    if not isinstance(values, list | tuple | range | set | frozenset | None):
+        raise ProgrammingError(
+            f"values= is a list, not {shown_argument(values)}, which may hold rows",
+            hint='write values=["never", "daily"]',
+        )
     if values is None:
         raise ProgrammingError(
             f'the possible answers of "{name}" are unknown, and must not be taken from the data',
@@ -259,7 +265,12 @@ class PrivateFrame(Vocabulary):
             SchemaError: a column or a bound makes no sense.
             LedgerError: the account cannot be used, or has another budget.
         """
-        tables = self._public(public or {})
+        for name, given in (("ledger", ledger), ("on_failure", on_failure)):
+            if given is not None and not isinstance(given, str | os.PathLike):
+                raise ProgrammingError(
+                    f"{name}= is a text, not {shown_argument(given)}", hint='write ledger="people.ledger", for example'
+                )
+        tables = self._public({} if public is None else public)
         schema = declare(
             self._labels(),
             self._types(),
@@ -328,8 +339,10 @@ class PrivateFrame(Vocabulary):
             SchemaError: SQL has no type for the column.
             ProgrammingError: the possible answers are missing.
         """
-        if column not in self._labels():
-            raise UnknownName(f'there is no column "{column}"', hint=did_you_mean(str(column), self._labels()))
+        if not isinstance(column, str) or column not in self._labels():
+            raise UnknownName(
+                f"there is no column {shown_argument(column)}", hint=did_you_mean(str(column), self._labels())
+            )
         kind = self._types().get(column)
         if kind is None:
             raise SchemaError(f'SQL has no type for "{column}"', hint="convert it to text, numbers or booleans")
@@ -387,11 +400,11 @@ class PrivateFrame(Vocabulary):
         """Lifts the suspension after a failed query, once its cause is known."""
         self._account().session.resume()
 
-    def groupby(self, keys: str | Sequence[str]) -> Vocabulary:
+    def groupby(self, keys: Any) -> Vocabulary:
         """Groups the rows by columns; `count`, `sum`, `mean` and so on then answer per group.
 
         Args:
-            keys: a column, or a list of columns.
+            keys: a column or a list of columns: a name, a column of this very frame, or a `pd.Grouper`.
 
         Returns:
             The groups, with the same methods as the frame.
@@ -399,10 +412,14 @@ class PrivateFrame(Vocabulary):
         Raises:
             ProgrammingError: a key is not the name of a column.
         """
-        several = (keys,) if isinstance(keys, str) else tuple(keys) if isinstance(keys, list | tuple) else ()
-        if not several or not all(isinstance(key, str) for key in several):
-            raise ProgrammingError(f"groupby takes column names, not {keys!r}", hint='write groupby("region")')
-        return self._groups(self, tuple(map(column_key, several)))
+        several = keys if isinstance(keys, list | tuple) and keys else [keys]
+        return self._groups(self, tuple(map(self._key, several)))
+
+    def _key(self, key: object) -> Key:
+        """A key of groupby; libraries have more ways to name one."""
+        if isinstance(key, str):
+            return column_key(key)
+        raise ProgrammingError(f"groupby takes column names, not {shown_argument(key)}", hint='write groupby("region")')
 
     def resample(self, period: str, *, on: str) -> Vocabulary:
         """Groups the rows by a period of a date: `df.dp.resample("MS", on="day").count()`.
@@ -470,8 +487,10 @@ class PrivateFrame(Vocabulary):
         labels = self._labels()
         declared = self._account().schema.tables[TABLE].columns.keys() & set(labels)
         for name in names:
-            if not isinstance(name, str) or name not in declared:
-                hint = UNDECLARED if name in labels else did_you_mean(str(name), declared)
+            if not isinstance(name, str):
+                raise UnknownName(f"there is no column {shown_argument(name)}", hint='write its name, as in "amount"')
+            if name not in declared:
+                hint = UNDECLARED if name in labels else did_you_mean(name, declared)
                 raise UnknownName(f'there is no column "{name}"', hint=hint)
 
     @contextmanager
@@ -530,7 +549,7 @@ class PrivateFrame(Vocabulary):
         for name, frame in frames.items():
             if not isinstance(name, str) or name.lower() == TABLE or not isinstance(frame, self._kinds):
                 raise ProgrammingError(
-                    f"{name!r} cannot be a public table: it is {type(frame).__name__}",
+                    f"{shown_argument(name)} cannot be a public table: it is {type(frame).__name__}",
                     hint=f'pass frames of the same library, under names other than "{TABLE}"',
                 )
         return {name: type(self)(frame) for name, frame in frames.items()}

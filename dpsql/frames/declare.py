@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpsql.errors import ProgrammingError, SchemaError, UnknownName, did_you_mean
+from dpsql.errors import ProgrammingError, SchemaError, UnknownName, did_you_mean, shown_argument
 from dpsql.frames.vocabulary import TABLE
 from dpsql.schema import Schema
 from dpsql.schema.model import is_name
@@ -50,13 +50,25 @@ def declare(
     usable = _usable(types)
     columns: dict[str, dict[str, Any]] = {name: {"type": kind, "nullable": True} for name, kind in usable.items()}
     _check_column("unit", unit, frame, usable)
-    for key, given in (("bounds", bounds or {}), ("values", values or {})):
+    for key, given in (("bounds", {} if bounds is None else bounds), ("values", {} if values is None else values)):
         if not isinstance(given, Mapping):
-            raise ProgrammingError(f"{key}= is a dict of columns, not {given!r}", hint=bounds_hint("amount", key))
+            raise ProgrammingError(
+                f"{key}= is a dict of columns, not {shown_argument(given)}", hint=bounds_hint("amount", key)
+            )
         for name, facts in given.items():
             _check_column(key, name, frame, usable)
             _check_kind(key, name, usable[name])
+            if not isinstance(facts, str | list | tuple | range | set | frozenset) and hasattr(facts, "__iter__"):
+                raise ProgrammingError(
+                    f'{key}: "{name}" is given {shown_argument(facts)}, which may hold rows',
+                    hint=bounds_hint(name, key),
+                )
             columns[name][key] = facts if isinstance(facts, str) or not hasattr(facts, "__iter__") else list(facts)
+    for name, most in contribution.items():
+        if most is not None and not isinstance(most, int | str):
+            raise ProgrammingError(
+                f'{name}= is a number or "auto", not {shown_argument(most)}', hint=f"write {name}=4, for example"
+            )
     tables = {name: {"public": True, "columns": dict(_usable(found))} for name, found in public.items()}
     declared = {
         "dataset": f"df by {unit}",
@@ -92,13 +104,14 @@ def _usable(types: Types) -> Types:
 def _check_column(argument: str, name: object, frame: Collection[str], usable: Types) -> None:
     if isinstance(name, str) and name in usable:
         return
-    if name in frame:
+    if isinstance(name, str) and name in frame:
         raise SchemaError(
             f'{argument}: the column "{name}" cannot be used: SQL does not support its name or type',
             hint="rename it: no dots, no quotes, and unique when case is ignored; or convert it to numbers, text "
             "or dates",
         )
-    raise UnknownName(f'{argument}: the frame has no column "{name}"', hint=did_you_mean(str(name), usable))
+    shown = f'"{name}"' if isinstance(name, str) else shown_argument(name)
+    raise UnknownName(f"{argument}: the frame has no column {shown}", hint=did_you_mean(str(name), usable))
 
 
 def _check_kind(key: str, name: str, kind: ColumnType) -> None:

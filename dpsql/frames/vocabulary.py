@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 from dpsql.aggregates.table import WORDS
 from dpsql.engines import render
-from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported, did_you_mean
-from dpsql.schema.types import Double, Integer
+from dpsql.errors import ProgrammingError, SchemaError, UnboundedColumn, Unsupported, did_you_mean, shown_argument
+from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,9 @@ EXAMPLE = 'agg(total=("amount", "sum")) or agg({"amount": ["sum", "mean"]})'
 
 def quoted(name: object) -> str:
     if not isinstance(name, str):
-        raise ProgrammingError(f"a column name must be a string, not {name!r}", hint='write "amount", for example')
+        raise ProgrammingError(
+            f"a column name must be a string, not {shown_argument(name)}", hint='write "amount", for example'
+        )
     return render.quoted(name)
 
 
@@ -42,7 +45,7 @@ def aggregate(function: object, column: object, name: str | None = None) -> str:
     'AVG("amount") AS "amount_mean"'
     """
     if not isinstance(function, str) or function not in WORDS:
-        raise Unsupported(f"unknown aggregate {function!r}", hint=did_you_mean(str(function), WORDS))
+        raise Unsupported(f"unknown aggregate {shown_argument(function)}", hint=did_you_mean(str(function), WORDS))
     call = WORDS[function].sql.format(quoted(column))
     return f"{call} AS {quoted(f'{column}_{function}' if name is None else name)}"
 
@@ -63,9 +66,12 @@ def period_key(column: str, period: object) -> Key:
     >>> print(period_key("day", "MS").sql, period_key("day", "1w").sql)
     DATE_TRUNC('month', "day") DATE_TRUNC('week', "day")
     """
-    unit = PERIODS.get(str(period)) or PERIODS.get(str(period).lower())
+    known = isinstance(period, str) and (PERIODS.get(period) or PERIODS.get(period.lower()))
+    unit = known or None
     if unit is None:
-        raise ProgrammingError(f"{period!r} is not a period", hint="write day, week, month, quarter or year")
+        raise ProgrammingError(
+            f"{shown_argument(period)} is not a period", hint="write day, week, month, quarter or year"
+        )
     return Key(column, f"DATE_TRUNC('{unit}', {quoted(column)})")
 
 
@@ -74,10 +80,10 @@ PERIODS = {
     for unit, names in {
         "hour": "hour h H 1h",
         "day": "day d D 1d",
-        "week": "week w W 1w",
+        "week": "week w W W-SUN 1w",
         "month": "month M MS ME 1mo",
-        "quarter": "quarter Q QS QE 1q",
-        "year": "year Y YS YE A 1y",
+        "quarter": "quarter Q QS QE QS-JAN QE-DEC 1q",
+        "year": "year Y YS YE YS-JAN YE-DEC A 1y",
     }.items()
     for name in names.split()
 }
@@ -98,7 +104,8 @@ def quantiles(column: object, q: object) -> str:
 
 def _quantile(column: object, q: object, name: str) -> str:
     if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
-        raise ProgrammingError(f"a quantile must lie between 0 and 1, not {q!r}", hint='write quantile("age", 0.9)')
+        shown = shown_argument(q) if isinstance(q, int | float) else f"a {type(q).__name__}"
+        raise ProgrammingError(f"a quantile must lie between 0 and 1, not {shown}", hint='write quantile("age", 0.9)')
     return f"QUANTILE_CONT({quoted(column)}, {float(q)!r}) AS {quoted(name)}"
 
 
@@ -120,14 +127,16 @@ def aggregates(by_column: object, named: Mapping[str, tuple[Any, ...]]) -> tuple
     ('SUM("amount") AS "amount_sum", COUNT(DISTINCT "customer_id") AS "people"', ['amount', 'customer_id'])
     """
     if by_column is not None and not isinstance(by_column, Mapping):
-        raise ProgrammingError(f"agg() takes a dict, not {by_column!r}", hint=f"write {EXAMPLE}")
+        raise ProgrammingError(f"agg() takes a dict, not {shown_argument(by_column)}", hint=f"write {EXAMPLE}")
     calls: list[tuple[Any, Any, str | None]] = []
     for column, functions in (by_column or {}).items():
         for function in functions if isinstance(functions, list | tuple) else [functions]:
             calls.append((column, function, None))
     for name, pair in named.items():
         if len(pair) != 2:
-            raise ProgrammingError(f"{name}= takes a column and a function, not {pair!r}", hint=f"write {EXAMPLE}")
+            raise ProgrammingError(
+                f"{name}= takes a column and a function, not {shown_argument(pair)}", hint=f"write {EXAMPLE}"
+            )
         calls.append((*pair, name))
     if not calls:
         raise ProgrammingError("agg() needs at least one aggregate", hint=f"write {EXAMPLE}")
@@ -168,26 +177,40 @@ def histogram(column: str, edges: Sequence[Any]) -> tuple[str, list[Any]]:
 
 # The edges of a histogram's bins: as given, or evenly spaced between the declared bounds.
 
+MOST_BINS = 10_000
 HINT = "give the edges in order: bins=[0, 18, 65, 120], or bins=range(0, 101, 10)"
 
 
-def bin_edges(column: Column, bins: object) -> list[Any]:
+def bin_edges(column: Column, bins: Any) -> list[Any]:
     if isinstance(bins, int) and not isinstance(bins, bool):
         return _evenly_spaced(column, bins)
-    if isinstance(bins, str) or not isinstance(bins, Iterable):
-        raise ProgrammingError(f"bins must be a list of edges or a number, not {bins!r}", hint=HINT)
-    edges = [edge.item() if hasattr(edge, "item") else edge for edge in bins]
+    if not isinstance(bins, list | tuple | range) and type(bins).__name__ not in ("ndarray", "Index", "DatetimeIndex"):
+        raise ProgrammingError(f"bins must be a list of edges or a number, not {shown_argument(bins)}", hint=HINT)
+    problem = ProgrammingError(f"bins need 2 to {MOST_BINS + 1:,} edges, in increasing order", hint=HINT)
+    if not 2 <= len(bins) <= MOST_BINS + 1:
+        raise problem
+    edges = [edge.item() if getattr(edge, "ndim", None) == 0 else edge for edge in bins]
     try:
         rising = all(low < high for low, high in pairwise(edges))
-    except TypeError:
+    except (TypeError, ValueError):
         rising = False
-    if not rising or len(edges) < 2:
-        raise ProgrammingError("bins need at least two edges, in increasing order", hint=HINT)
-    return edges
+    if not rising:
+        raise problem
+    numbers = isinstance(column.type, Integer | Double | Decimal)
+    try:
+        for edge in edges:
+            (Double() if numbers else column.type).read(edge)
+    except SchemaError:
+        problem = ProgrammingError(
+            f'the edges must be values of "{column.name}", which is {column.type.name}', hint=HINT
+        )
+    else:
+        return edges
+    raise problem
 
 
 def _evenly_spaced(column: Column, bins: int) -> list[float]:
-    if not isinstance(column.type, Integer | Double) or bins < 1:
+    if not isinstance(column.type, Integer | Double) or not 1 <= bins <= MOST_BINS:
         raise ProgrammingError(f'"{column.name}" cannot be cut into {bins} equal bins', hint=HINT)
     if column.bounds is None:
         raise UnboundedColumn(f'{bins} bins need bounds on "{column.name}"', hint=HINT, columns=(column.name,))
@@ -198,6 +221,38 @@ def _evenly_spaced(column: Column, bins: int) -> list[float]:
 # -- vocabulary --------------------------------------------------------------------------------------------------------
 
 
+def checks_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, whose callers are told in its own words, and without any value, which arguments it takes."""
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def checked(self: object, *given: object, **named: object) -> Any:
+        try:
+            signature.bind(self, *given, **named)
+        except TypeError:
+            problem = _wrong_arguments(method.__name__, signature, named)
+        else:
+            return method(self, *given, **named)
+        raise problem
+
+    return checked
+
+
+def _wrong_arguments(name: str, signature: inspect.Signature, named: Mapping[str, object]) -> ProgrammingError:
+    _, *known = signature.parameters.values()
+    takes = [one for one in known if one.kind is not one.VAR_KEYWORD]
+    unknown = [] if len(takes) < len(known) else [key for key in named if key not in signature.parameters]
+    shown = [one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in takes]
+    options = ["epsilon=0.1"] * (len(takes) < len(known))
+    called = f"{name}({', '.join([*shown, *options])})"
+    if unknown:
+        return ProgrammingError(f"{name}() has no argument {unknown[0]}=", hint=f"it is  {called}")
+    needed = [one.name for one in takes if one.default is one.empty]
+    takes_what = f"takes {', '.join(one.name for one in takes)}" if takes else "takes nothing"
+    needs = f", and needs {' and '.join(needed)}" * (0 < len(needed) < len(takes))
+    return ProgrammingError(f"{name}() {takes_what}{needs}", hint=f"it is  {called}")
+
+
 class Vocabulary(ABC):
     """Aggregates of a frame, or of each of its groups. A column of the answer is named like `amount_sum`.
 
@@ -205,6 +260,10 @@ class Vocabulary(ABC):
     """
 
     _keys: tuple[Key, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        check_arguments_of(cls)
 
     def count(self, column: str | None = None, **options: Unpack[QueryOptions]) -> FrameAnswer:
         """The number of rows, or of rows where the column is not NULL.
@@ -344,6 +403,16 @@ def _method(word: Word) -> Callable[..., FrameAnswer]:
 for _word in WORDS.values():
     if _word.name != "count":  # which counts rows where no column is named
         setattr(Vocabulary, _word.name, _method(_word))
+
+
+def check_arguments_of(cls: type) -> None:
+    """Wraps the public methods that the class itself defines."""
+    for name, method in vars(cls).copy().items():
+        if not name.startswith("_") and inspect.isfunction(method):
+            setattr(cls, name, checks_arguments(method))
+
+
+check_arguments_of(Vocabulary)
 
 
 def _told_apart(named: dict[str, Any]) -> tuple[dict[str, tuple[Any, ...]], QueryOptions]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from dpsql.errors import NotSupportedError, OperationalError, ProgrammingError, UnknownName, did_you_mean
+from dpsql.errors import (
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    UnknownName,
+    did_you_mean,
+    shown_argument,
+)
 from dpsql.local.k_ary import KaryResponse, RandomizedResponse
 from dpsql.local.mechanism import read_epsilon
 from dpsql.local.rappor import Rappor
@@ -45,7 +53,7 @@ def best_for(domain: Iterable[object], epsilon: object, n: int) -> LocalMechanis
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ProgrammingError(
-            f"n must be the number of people who report, not {n!r}", hint="write n=1000, for example"
+            f"n must be the number of people who report, not {shown_argument(n)}", hint="write n=1000, for example"
         )
     listed = tuple(domain)
     return min((kind(listed, epsilon) for kind in CHOICES), key=lambda mechanism: mechanism.total_variance(n))
@@ -60,12 +68,18 @@ class Randomizer:
     """How a column is randomised; the declaration is checked as a schema is, before any answer is read."""
 
     def __init__(self, kind: ColumnType, values: Iterable[object], epsilon: object, mechanism: str = "kary") -> None:
-        if mechanism not in MECHANISMS:
+        if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
             raise ProgrammingError(
-                f"unknown mechanism {mechanism!r}",
+                f"unknown mechanism {shown_argument(mechanism)}",
                 hint=did_you_mean(str(mechanism), MECHANISMS) or f"available: {', '.join(MECHANISMS)}",
             )
-        listed = [value.item() if hasattr(value, "item") else value for value in values]
+        listed: list[Any] = list(values)
+        for value in listed:
+            if isinstance(value, Sized) and not isinstance(value, str) and getattr(value, "ndim", 1) > 0:
+                raise ProgrammingError(
+                    f"a value cannot be {shown_argument(value)}", hint='write values=["never", "daily"]'
+                )
+        listed = [value.item() if hasattr(value, "item") else value for value in listed]
         if None in listed:
             raise ProgrammingError(
                 "NULL cannot be one of the values of a column",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.accounting.exact import exact
-from dpsql.errors import ProgrammingError
+from dpsql.errors import ProgrammingError, shown_argument
 from dpsql.local.k_ary import KaryResponse
 from dpsql.local.mechanism import chunks, read_epsilon
 from dpsql.local.subset_selection import SubsetSelection
@@ -177,7 +177,7 @@ def shuffled_epsilon(epsilon: object, n: int, delta: object) -> float:
     local, most = float(read_epsilon(epsilon)), float(exact(delta, "delta"))
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ProgrammingError(
-            f"n must be the number of people who report, not {n!r}", hint="write n=10_000, for example"
+            f"n must be the number of people who report, not {shown_argument(n)}", hint="write n=10_000, for example"
         )
     if not 0 < most < 1:
         raise ProgrammingError("delta must lie between 0 and 1", hint="write delta=1e-6, for example")

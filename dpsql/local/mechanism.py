@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dpsql.accounting.exact import exact
-from dpsql.errors import ProgrammingError
+from dpsql.errors import ProgrammingError, shown_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -173,7 +173,9 @@ class Estimate:
 def quantile(level: float) -> float:
     """The number of standard errors on either side that gives this coverage."""
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-        raise ProgrammingError(f"a confidence level must lie between 0 and 1, not {level!r}", hint="write 0.95")
+        raise ProgrammingError(
+            f"a confidence level must lie between 0 and 1, not {shown_argument(level)}", hint="write 0.95"
+        )
     return NormalDist().inv_cdf((1 + level) / 2)
 
 

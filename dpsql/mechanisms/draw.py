@@ -38,7 +38,8 @@ class Terms:
         if not self.delta:
             raise ProgrammingError(
                 f'mechanism="{self.mechanism}" needs a delta, but this session has none',
-                hint="connect with delta=1e-6, or use another mechanism",
+                hint="use another mechanism; a ledger has the delta that it was opened with, or that the data owner "
+                "granted:  dpsql budget grant EPSILON --delta 1e-6",
             )
 
     def proposed_steps(self, grid: Grid) -> int:

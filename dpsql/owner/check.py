@@ -6,27 +6,34 @@ type, not on its list or beyond its bounds, and how many rows and groups a perso
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dpsql.display.numbers import plain, several
-from dpsql.engine_sql.build import UNIT, count, select, test, when
-from dpsql.engine_sql.tree import AggFunc, Alias, Constant, Field, Select, Stored
+from dpsql.engine_sql.build import UNIT, apply, count, select, test, when
+from dpsql.engine_sql.tree import AggFunc, Alias, Constant, Field, Select, Stored, TryCast
 from dpsql.engine_sql.tree import Table as Source
+from dpsql.engines.registry import kind_of
+from dpsql.engines.tables import DATE_FORMATS, TIMESTAMP_FORMATS
 from dpsql.errors import SchemaError, did_you_mean
 from dpsql.relation.relation import Scan
 from dpsql.relation.scan_sql import ROWS, scan_sql
 from dpsql.schema.model import AUTO, Schema
-from dpsql.schema.types import Text
+from dpsql.schema.types import Date, Decimal, Double, Integer, Text, Timestamp
 from dpsql.sql.rows import declared_rows, unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dpsql.engine_sql.tree import Query, Term
     from dpsql.engines.base import Engine
     from dpsql.relation.relation import ScanColumn
     from dpsql.schema.model import Table
+
+    OpenAsWritten = Callable[[], Engine]
 
 # -- completeness ------------------------------------------------------------------------------------------------------
 # Whether rows are what the schema says and questions rely on: looked at when an owner opens or checks a source.
@@ -46,9 +53,9 @@ def check_links(engine: Engine, schema: Schema) -> None:
         unit_of(table, schema, engine.guarantees)
 
 
-def check_copied(engine: Engine, schema: Schema) -> None:
+def check_copied(engine: Engine, schema: Schema, as_written: OpenAsWritten | None = None) -> None:
     """Raises SchemaError unless the rows are what the guarantees of a copied source say of them."""
-    check_complete(engine, schema)
+    check_complete(engine, schema, as_written)
     shared = [gap for table in schema.tables.values() for gap in _shared_keys(engine, schema, table)]
     if shared:
         raise SchemaError(
@@ -68,19 +75,161 @@ def _shared_keys(engine: Engine, schema: Schema, table: Table) -> Iterator[str]:
             yield f"tables.{table.name}.columns.{name}: {whole:,} rows have {keys:,} different keys"
 
 
-def check_complete(engine: Engine, schema: Schema) -> None:
-    """Raises SchemaError if a column that is not declared nullable is NULL in some row."""
+def check_complete(engine: Engine, schema: Schema, as_written: OpenAsWritten | None = None) -> None:
+    """Raises SchemaError if a column that is not declared nullable is NULL in some row.
+
+    `as_written` opens a text file again, each cell as its text, to tell what is empty from what cannot be read.
+    """
     gaps = [gap for table in schema.tables.values() for gap in _gaps(engine, schema, table)]
-    if gaps:
-        raise SchemaError(
-            "; ".join(gaps),
-            hint="write  nullable: true  where a cell may be empty or may not match the declared type or values; "
-            "text files must write dates as 2024-01-31 and numbers as 1234.5, so declare other formats as "
-            "text; dpsql check --data shows the data owner more",
+    if not gaps:
+        return
+    cells: dict[tuple[str, str], WrittenCells] = {}
+    if as_written is not None:
+        with closing(as_written()) as text:
+            for name in dict.fromkeys(gap.table.name for gap in gaps):
+                columns = [gap.column for gap in gaps if gap.table.name == name]
+                found = read_cells(engine, text, schema.tables[name], columns)
+                cells |= {(name, column): each for column, each in found.items()}
+    unread = {gap: cells[gap.table.name, gap.column] for gap in gaps if (gap.table.name, gap.column) in cells}
+    unread = {gap: each for gap, each in unread.items() if each.unreadable}
+    raise SchemaError("; ".join(gap.told(unread.get(gap)) for gap in gaps), hint=_way_to_fill(gaps, unread))
+
+
+def _way_to_fill(gaps: Sequence[Gap], unread: Mapping[Gap, WrittenCells]) -> str:
+    """NULL is a way out for what is empty, not for what the file writes in another way."""
+    ways = _ways_to_read([(gap.table.name, each) for gap, each in unread.items()])
+    if len(unread) < len(gaps):
+        listed = " or may not be among the declared values" * any(gap.listed for gap in gaps if gap not in unread)
+        ways.append(f"write  nullable: true  where a cell may be empty{listed}")
+    return "; ".join([*ways, "dpsql check --data shows the data owner more"])
+
+
+def check_readable(engine: Engine, schema: Schema, as_written: OpenAsWritten) -> None:
+    """Raises SchemaError if most of a column's cells are no values of the declared type, nullable or not."""
+    with closing(as_written()) as text:
+        found = {
+            (name, column): cells
+            for name, table in schema.tables.items()
+            for column, cells in read_cells(engine, text, table, list(table.columns)).items()
+            if cells.are_mostly_lost
+        }
+    if found:
+        told = (
+            f"tables.{table}.columns.{column}: {cells.unreadable:,} of {several(cells.filled, 'cell', 'cells')} cannot "
+            f"be read as {schema.tables[table].columns[column].type.name}"
+            for (table, column), cells in found.items()
+        )
+        ways = _ways_to_read([(table, cells) for (table, _), cells in found.items()])
+        raise SchemaError("; ".join(told), hint="; ".join(ways))
+
+
+@dataclass(frozen=True)
+class WrittenCells:
+    """The cells of one column of a text file: how many have a text, and how many of those texts cannot be read."""
+
+    filled: int
+    unreadable: int
+    better: tuple[str, ...] = ()
+    """The options of `csv` each of which reads most of them, as many as any other."""
+
+    @property
+    def are_mostly_lost(self) -> bool:
+        return 2 * self.unreadable > self.filled
+
+
+def _ways_to_read(unread: Sequence[tuple[str, WrittenCells]]) -> list[str]:
+    """What to do about the columns of these tables, each way once."""
+    ways = []
+    for table in dict.fromkeys(name for name, _ in unread):
+        better = dict.fromkeys(cells.better for name, cells in unread if name == table and cells.better)
+        if better:
+            others = dict.fromkeys(other for _, *rest in better for other in rest)
+            first = ", ".join(dict.fromkeys(first for first, *_ in better))
+            or_else = f"; or is it  {' or '.join(others)}?" if others else ""
+            ways.append(f"say how the file writes them:  csv: {{{first}}}  in tables.{table}{or_else}")
+    unknown = [cells for _, cells in unread if not cells.better]
+    if any(cells.are_mostly_lost for cells in unknown):
+        ways.append('declare the column as text, or its format as in  csv: {date_format: "%d.%m.%Y", decimal: ","}')
+    if not all(cells.are_mostly_lost for cells in unknown):
+        ways.append("correct the cells that cannot be read, or declare the column as text")
+    return ways
+
+
+def read_cells(engine: Engine, text: Engine, table: Table, columns: Sequence[str]) -> dict[str, WrittenCells]:
+    """`engine` has the rows as declared, `text` as they are written."""
+    source = Source(table.name, ROWS)
+    plain = [name for name in columns if table.columns[name].collected is None]
+    if not plain:
+        return {}
+    kinds = {name: table.columns[name].type for name in plain}
+    written = Select(tuple(Alias(count(Stored(name, ROWS, Text())), name) for name in plain), source)
+    typed = Select(tuple(Alias(count(Stored(name, ROWS, kinds[name])), name) for name in plain), source)
+    filled, read = _row(text, written), _row(engine, typed)
+    return {
+        name: WrittenCells(filled[name], lost, _better(text, table, name, read[name]) if lost else ())
+        for name in plain
+        for lost in [filled[name] - read[name]]
+    }
+
+
+def _better(text: Engine, table: Table, column: str, read: int) -> tuple[str, ...]:
+    """The options of `csv` that read the most cells, if they read most and more than what is declared."""
+    value, kind = Stored(column, ROWS, Text()), table.columns[column].type
+    ways: dict[str, Term] = {}
+    if isinstance(kind, Date | Timestamp):
+        key, formats = (
+            ("date_format", DATE_FORMATS) if isinstance(kind, Date) else ("timestamp_format", TIMESTAMP_FORMATS)
+        )
+        ways = {f"{key}: {json.dumps(pattern)}": _parsed(value, pattern, kind) for pattern in formats}
+    elif isinstance(kind, Integer | Double | Decimal):
+        comma = apply("replace", value, Constant(",", Text()), Constant(".", Text()), kind=Text())
+        no_point = test("not", test("contains", value, Constant(".", Text())))
+        ways = {
+            'decimal: ","': TryCast(when(no_point, comma), kind),
+            'decimal: "."': TryCast(value, kind),
+        }
+    if not ways:
+        return ()
+    counts = [Alias(count(value), "_n"), *(Alias(count(way), f"_w{place}") for place, way in enumerate(ways.values()))]
+    whole, *found = _row(text, Select(tuple(counts), Source(table.name, ROWS))).values()
+    best = max(found)
+    return tuple(way for way, n in zip(ways, found, strict=True) if n == best > read and 2 * best > whole)
+
+
+def _parsed(value: Term, pattern: str | None, kind: Date | Timestamp) -> Term:
+    """As `written_as` reads the cells of a file."""
+    if pattern is None:
+        return TryCast(value, kind)
+    digits = Constant("[0-9]{4}" if "%Y" in pattern else "[0-9]", Text())
+    moment = apply("strptime", value, Constant(pattern, Text()), kind=Timestamp())
+    return TryCast(when(test("regexp_matches", value, digits), moment), kind)
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """A column that is not declared nullable, and is NULL in some rows."""
+
+    table: Table
+    column: str
+    rows: int
+    whole: int
+
+    @property
+    def listed(self) -> bool:
+        declared = self.table.columns[self.column]
+        return declared.values is not None or declared.collected is not None
+
+    def told(self, cells: WrittenCells | None) -> str:
+        kind = self.table.columns[self.column].type.name
+        unread = "" if cells is None else f", and {several(cells.unreadable, 'cell', 'cells')} cannot be read as one"
+        return (
+            f"tables.{self.table.name}.columns.{self.column}: {self.rows:,} of {self.whole:,} rows have no {kind} there"
+            + " that is declared" * self.listed
+            + unread
         )
 
 
-def _gaps(engine: Engine, schema: Schema, table: Table) -> list[str]:
+def _gaps(engine: Engine, schema: Schema, table: Table) -> list[Gap]:
     scan = declared_rows(table, schema, engine.guarantees).relation
     assert isinstance(scan, Scan)
     # The reports of a collected column are a column of their own; the answers that they stand for are nowhere.
@@ -92,12 +241,7 @@ def _gaps(engine: Engine, schema: Schema, table: Table) -> list[str]:
     found = engine.run(engine.render(select([Alias(count(), "_n"), *counts], rows)))
     whole = int(found["_n"][0])
     missing = {part.declared: whole - int(found[f"_c{number}"][0]) for number, part in enumerate(promised)}
-    return [
-        f"tables.{table.name}.columns.{name}: {gap:,} of {whole:,} rows have no {table.columns[name].type.name} there"
-        + " that is declared" * (table.columns[name].values is not None or table.columns[name].collected is not None)
-        for name, gap in missing.items()
-        if gap
-    ]
+    return [Gap(table, name, gap, whole) for name, gap in missing.items() if gap]
 
 
 # -- inspection --------------------------------------------------------------------------------------------------------
@@ -130,6 +274,12 @@ def as_text(schema: Schema) -> Schema:
         for name, table in schema.tables.items()
     }
     return Schema.model_validate({"dataset": schema.dataset, "tables": tables})
+
+
+def opener_as_written(database: object, schema: Schema) -> OpenAsWritten | None:
+    """Opens the same rows with each cell as its text, if they are in text files."""
+    kind = kind_of(database)
+    return partial(kind.open, database, as_text(schema)) if kind.reads_text(database) else None
 
 
 def inspect_rows(engine: Engine, schema: Schema, text: Engine | None) -> list[Finding]:
@@ -191,28 +341,17 @@ class Inspection:
                     refused=True,
                 )
 
-    def _unreadable(self, columns: list[ScanColumn]) -> dict[str, int]:
-        """The number of non-empty cells of a text file that are not of the declared type."""
-        if self.text is None:
-            return {part.declared: 0 for part in columns}
-        source = Source(self.table.name, ROWS)
-        written, typed = (
-            Select(tuple(Alias(count(Stored(p.declared, ROWS, kind(p))), p.declared) for p in columns), source)
-            for kind in (lambda _: Text(), lambda part: part.properties.type)
-        )
-        filled, read = _row(self.text, written), _row(self.engine, typed)
-        return {name: filled[name] - read[name] for name in filled}
-
     def _cells(self, columns: list[ScanColumn], rows: Query) -> Iterator[Finding]:
         parts = {part.declared: self._measured(part) for part in columns}
         named = [Alias(term, f"{kind}_{name}") for name, terms in parts.items() for kind, term in terms.items()]
         found = _row(self.engine, select([Alias(count(), "_n"), *named], rows))
-        unreadable = self._unreadable(columns)
+        names = [part.declared for part in columns]
+        written = {} if self.text is None else read_cells(self.engine, self.text, self.table, names)
         for part in columns:
             counts = {kind: found[f"{kind}_{part.declared}"] for kind in parts[part.declared]}
-            lost = unreadable[part.declared]
-            empty = max(0, found["_n"] - counts["filled"] - lost)
-            yield from self._column(part, rows, {**counts, "unreadable": lost, "empty": empty})
+            cells = written.get(part.declared, WrittenCells(0, 0))
+            counts["empty"] = max(0, found["_n"] - counts["filled"] - cells.unreadable)
+            yield from self._column(part, rows, counts, cells)
 
     def _measured(self, part: ScanColumn) -> dict[str, Term]:
         """The counts for a column, by name."""
@@ -225,17 +364,19 @@ class Inspection:
             terms["above"] = count(when(test(">", value, Constant(known.high, known.type)), value))
         return terms
 
-    def _column(self, part: ScanColumn, rows: Query, found: Mapping[str, int]) -> Iterator[Finding]:
+    def _column(
+        self, part: ScanColumn, rows: Query, found: Mapping[str, int], cells: WrittenCells
+    ) -> Iterator[Finding]:
         name, known = part.declared, part.properties
         may_be_empty = f"write  nullable: true  in tables.{self.table.name}.columns.{name}"
         refused = self.engine.copied and not known.nullable
-        if lost := found["unreadable"]:
+        if lost := cells.unreadable:
+            accept = f"; or {may_be_empty if refused else 'leave it so'}" * (not cells.are_mostly_lost)
             yield self._about(
                 name,
                 f"{several(lost, 'cell holds', 'cells hold')} no {known.type.name}, and would be NULL",
-                "write dates as 2024-01-31 and numbers as 1234.5 in the file, or declare the column as text; or "
-                + (may_be_empty if refused else "leave it so"),
-                refused=refused,
+                "; ".join(_ways_to_read([(self.table.name, cells)])) + accept,
+                refused=refused or cells.are_mostly_lost,
             )
         if not known.nullable and (empty := found["empty"]):
             yield self._about(name, f"{several(empty, 'cell is', 'cells are')} empty", may_be_empty, refused=refused)

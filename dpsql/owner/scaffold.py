@@ -145,6 +145,8 @@ def _source_lines(table: Described) -> Iterator[str]:
     said = table.csv.model_dump(exclude_defaults=True)
     if said:
         yield f"    csv: {json.dumps(said, ensure_ascii=False)}"
+    for key, others in table.ambiguous.items():
+        yield f"    # CHECK {key}: the first rows could also be read as {' or '.join(others)}"
     if table.is_view:
         yield "    # FILL IN  view: trusted  if a row follows from one person's rows alone, and none can make it fail"
 

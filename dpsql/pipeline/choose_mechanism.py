@@ -318,7 +318,7 @@ def reserved_delta(planned: Planned, noise_plan: NoisePlan, budget: Budget) -> F
     if not reserved and selection_count(planned):
         raise ProgrammingError(
             "the groups are not public, so choosing which to show needs a delta",
-            hint="connect with delta=1e-6, or ask the data owner to declare  values: [...]  for the keys",
+            hint=f"{_way_to_delta(filter_)}; or the owner declares  values: [...]  for the keys",
         )
     return reserved / uses
 
@@ -335,15 +335,21 @@ def eligible_mechanisms(planned: Planned, filter_: Filter) -> list[str]:
     if not measure_count(planned):
         return [PURE[0]]
     if is_l2_clipped(planned):
-        _check_l2_clipped(named, delta)
+        _check_l2_clipped(named, delta, filter_)
         return [name for name, kind in ADDITIVE.items() if kind.by_l2]
     if named in ADDITIVE:
-        _check_named(named, planned, delta)
+        _check_named(named, planned, delta, filter_)
         return [named]
     return [name for name in (ADDITIVE if delta else PURE) if not ADDITIVE[name].boxed or _are_boxes_worth_it(planned)]
 
 
-def _check_l2_clipped(named: str | None, delta: Fraction) -> None:
+def _way_to_delta(filter_: Filter) -> str:
+    """A budget that is on record has a delta from its owner alone, whatever a session connects with."""
+    grant = f"dpsql budget grant {float(filter_.epsilon):g} --delta 1e-6"
+    return f"a new ledger has the delta that it is opened with (delta=1e-6); ask the data owner for one:  {grant}"
+
+
+def _check_l2_clipped(named: str | None, delta: Fraction, filter_: Filter) -> None:
     if named in ADDITIVE and not ADDITIVE[named].by_l2:
         raise ProgrammingError(
             f'bounding="l2_clip" bounds a person only in the L2 norm, which is not enough for {named} noise',
@@ -352,11 +358,11 @@ def _check_l2_clipped(named: str | None, delta: Fraction) -> None:
     if not delta:
         raise ProgrammingError(
             'bounding="l2_clip" needs Gaussian noise and so a delta, but this session has none',
-            hint="connect with delta=1e-6, or omit bounding=",
+            hint=f"omit bounding=; {_way_to_delta(filter_)}",
         )
 
 
-def _check_named(named: str, planned: Planned, delta: Fraction) -> None:
+def _check_named(named: str, planned: Planned, delta: Fraction, filter_: Filter) -> None:
     if ADDITIVE[named].boxed and (apart := _drawn_apart(planned)):
         raise ProgrammingError(
             f"{named} noise is drawn for all measures of a group at once, but {apart}",
@@ -365,7 +371,7 @@ def _check_named(named: str, planned: Planned, delta: Fraction) -> None:
     if MECHANISMS[named].needs_delta and not delta:
         raise ProgrammingError(
             f"{named.capitalize()} noise needs a delta, but this session has none",
-            hint=f"connect with delta=1e-6, or use {PURE[0].capitalize()}",
+            hint=f"use {PURE[0].capitalize()}; {_way_to_delta(filter_)}",
         )
 
 

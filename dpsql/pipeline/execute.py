@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.events import Composed
 from dpsql.engines.base import ConnectionLost, TableChanged, TimedOut
 from dpsql.engines.post_processor import Lasting
-from dpsql.errors import Error, OperationalError, QueryTimeout
+from dpsql.errors import INTERRUPTED_AFTER_CHARGE, Error, OperationalError, QueryTimeout
 from dpsql.limits import MOST_COPIES
 from dpsql.pipeline.add_noise import Fetched, Noisy, add_noise
 from dpsql.pipeline.replan import with_bounds
@@ -108,6 +108,7 @@ def finalize_charge(draw: Draw, charged: Charged, environment: Environment) -> N
             stop = _timed_out(environment.engine.timeout)
         elif isinstance(stop, KeyboardInterrupt):
             environment.ledger.stopped(charged.entry, "interrupted")
+            stop.add_note(INTERRUPTED_AFTER_CHARGE)
         elif isinstance(stop, Error):
             # Public tables, noisy values, the ledger's file, a changed table: nobody's row is behind these.
             environment.ledger.abandoned(charged.entry)

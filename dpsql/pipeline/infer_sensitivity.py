@@ -32,7 +32,7 @@ from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
 from dpsql.expressions.format import format_expression, format_value
 from dpsql.expressions.narrow import kept_properties
-from dpsql.expressions.refusals import INSTEAD
+from dpsql.expressions.refusals import INSTEAD, about
 from dpsql.mechanisms.registry import ADDITIVE, MECHANISMS, drawing
 from dpsql.pipeline.auto_bounds import counts_auto_bounds
 from dpsql.pipeline.format import about_releases, laid_out
@@ -414,13 +414,15 @@ def _aggregator(call: AggregateCall) -> Aggregator:
             f"{call.name} over many people is not supported: one person can flip it, so the answer would be a coin "
             "toss",
             at=call.at,
-            hint="count them instead: COUNT_IF(...), and look at its error bar",
+            hint=f"count them instead:  COUNT_IF({format_expression(call.arguments[0])}); and look at its error bar",
         )
+    instead = INSTEAD.get(call.name, "COUNT, SUM or AVG")
+    if call.arguments:
+        instead = about(format_expression(call.arguments[0]), instead)
     raise Unsupported(
         f"{call.name} over many people is not supported",
         at=call.at,
-        hint=f"write  {INSTEAD.get(call.name, 'COUNT, SUM or AVG')}; "
-        f"{call.name} is supported within one person (GROUP BY the unit)",
+        hint=f"write  {instead}; {call.name} is supported within one person (GROUP BY the unit)",
     )
 
 

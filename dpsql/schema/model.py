@@ -50,6 +50,7 @@ from dpsql.schema.types import (
     Integer,
     Text,
     Value,
+    format_problem,
     misfit,
     parse_type,
     shown,
@@ -414,6 +415,14 @@ class Csv(Declared):
         default="utf-8", description="The encoding of the file"
     )
     line_breaks: bool = Field(default=False, description="Whether a quoted field may hold line breaks")
+    date_format: str | None = Field(
+        default=None, description="How dates are written, such as %d.%m.%Y; by default as 2024-01-31"
+    )
+    timestamp_format: str | None = Field(
+        default=None,
+        description="How timestamps are written, such as %d.%m.%Y %H:%M; by default as 2024-01-31 12:30:00",
+    )
+    decimal: Literal[".", ","] = Field(default=".", description="The character before the fraction of a number")
 
     @field_validator("header", mode="before")
     @classmethod
@@ -427,6 +436,24 @@ class Csv(Declared):
             )
         check_names(header)
         return tuple(header)
+
+    @field_validator("decimal", mode="before")
+    @classmethod
+    def _separate_a_fraction(cls, mark: object) -> object:
+        if mark not in (".", ","):
+            raise complaint("decimal must be a point or a comma", hint='write  decimal: ","  for numbers such as 7,25')
+        return mark
+
+    @field_validator("date_format", "timestamp_format")
+    @classmethod
+    def _read_whole_dates(cls, pattern: str | None, info: ValidationInfo) -> str | None:
+        example = "%d.%m.%Y" if info.field_name == "date_format" else "%d.%m.%Y %H:%M"
+        problem = None if pattern is None else format_problem(pattern)
+        if problem is not None:
+            raise complaint(
+                f'"{shown(pattern)}" is no format: {problem}', hint=f'write  {info.field_name}: "{example}"'
+            )
+        return pattern
 
     @model_validator(mode="after")
     def _tell_marks_apart(self) -> Csv:

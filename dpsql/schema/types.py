@@ -209,6 +209,35 @@ def parse_type(text: str) -> ColumnType:
     raise SchemaError(f'unknown type "{text}"', hint=hint)
 
 
+FORMAT_CODES = {
+    **dict.fromkeys("Yy", "year"),
+    **dict.fromkeys("mbB", "month"),
+    "d": "day",
+    **dict.fromkeys("HI", "hour"),
+    "p": "half of the day",
+    "M": "minute",
+    "S": "second",
+    "f": "microsecond",
+}
+"""The codes of a format by which texts are read as dates, %Y and so on, and what each says."""
+
+
+def format_problem(pattern: str, *, whole: bool = True) -> str | None:
+    """Why texts cannot be read as moments by this format: it has other codes, or leaves the day open, if that matters.
+
+    >>> format_problem("%d.%m.%Y"), format_problem("%d.%m.")
+    (None, 'it does not say the year')
+    """
+    codes = [code[1:] for code in re.findall(r"%.?", pattern, re.DOTALL)]
+    if "\0" in pattern or any(code not in FORMAT_CODES for code in codes):
+        return f"it may have {' '.join(f'%{code}' for code in FORMAT_CODES)} and plain text"
+    said = [FORMAT_CODES[code] for code in codes]
+    if twice := [part for part in dict.fromkeys(said) if said.count(part) > 1]:
+        return f"it says the {twice[0]} twice"
+    missing = [part for part in ("year", "month", "day") if whole and part not in said]
+    return f"it does not say the {' and the '.join(missing)}" if missing else None
+
+
 def shown(value: object) -> str:
     """A value as the schema's author would write it, fit to be printed anywhere."""
     text = str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)

@@ -15,7 +15,7 @@ from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.casts import cast_to
 from dpsql.expressions.constants import as_beside
 from dpsql.expressions.parser_tree import copied
-from dpsql.expressions.refusals import IN_AGGREGATE, INSTEAD, spoken_name, written_instead
+from dpsql.expressions.refusals import IN_AGGREGATE, INSTEAD, instead_within_one, spoken_name, written_instead
 from dpsql.expressions.tree import Call, Column
 from dpsql.relation import facts
 from dpsql.relation.facts import WINDOWS, check_per_unit, result_type
@@ -109,6 +109,11 @@ def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> Aggr
     asked = _spelled(node)
     if asked is None:
         name = _spoken(node, place)
+        select = node.find_ancestor(exp.Select)
+        group = select.args.get("group") if select is not None and select.parent is not None else None
+        within = instead_within_one(name, node, group.expressions) if group is not None else None
+        if within is not None:
+            raise Unsupported(f"{name} is not supported", at=place, hint=f"write  {within}")
         hint = f"write  {written_instead(name, node)}" if name in INSTEAD else HINT
         raise Unsupported(f"{name} over many people is not supported", at=place, hint=hint)
     possible = argument_counts(asked.name)

@@ -388,11 +388,15 @@ def _to_char(node: exp.Expr) -> exp.Expr:
 
 
 def _parsed(node: exp.Expr) -> exp.Expr:
-    """STRPTIME('01.02.2024', '%d.%m.%Y') and its like, of constants."""
+    """STRPTIME(text, '%d.%m.%Y') and its like: NULL for what cannot be read, of a constant the moment itself."""
     text, form = node.this, node.args.get("format")
-    if not all(isinstance(part, exp.Literal) and part.is_string for part in (text, form)):
+    if not (isinstance(form, exp.Literal) and form.is_string):
         return node
-    assert form is not None
+    if node.args.get("default_year") is not None and not {"%Y", "%y"} & set(re.findall("%.", form.name)):
+        return node  # BigQuery's year is another one
+    if not (isinstance(text, exp.Literal) and text.is_string):
+        read = exp.Anonymous(this="TRY_STRPTIME", expressions=[text, form])
+        return read if isinstance(node, exp.StrToTime) else exp.cast(read, "DATE")
     try:
         moment = datetime.strptime(text.name, form.name)
     except ValueError:
@@ -403,12 +407,8 @@ def _parsed(node: exp.Expr) -> exp.Expr:
 
 
 def _to_date(node: exp.Expr) -> exp.Expr:
-    """TO_DATE('01.02.2024', 'DD.MM.YYYY'); without a format it is a cast."""
-    if node.args.get("format") is None:
-        return exp.cast(node.this, "DATE")
-    if not isinstance(node.this, exp.Literal):
-        raise Unreadable("TO_DATE takes a constant string", "CAST(text AS DATE) reads '2024-01-31'")
-    return _parsed(node)
+    """TO_DATE(text, 'DD.MM.YYYY'); without a format it is a cast."""
+    return exp.cast(node.this, "DATE") if node.args.get("format") is None else _parsed(node)
 
 
 def _spelled_date(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
@@ -416,7 +416,7 @@ def _spelled_date(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
 
     def rule(text: exp.Expr, form: exp.Expr) -> exp.Expr:
         if not (isinstance(form, exp.Literal) and form.is_string):
-            raise Unreadable("a date format must be a constant string", "write TO_DATE('31.01.2024', 'DD.MM.YYYY')")
+            raise Unreadable("a date format must be a constant string", "write TO_DATE(text, 'DD.MM.YYYY')")
         written = form.name.removesuffix(".US")  # microseconds, which TO_CHAR does not write
         codes = format_of(written) + ".%f" * (written != form.name)
         return _to_date(kind(this=text, format=exp.Literal.string(codes)))
@@ -584,7 +584,15 @@ def _unix_time(node: exp.Expr) -> exp.Expr:
     return _spelled_date(exp.StrToTime)(node.this, scale) if is_format else node
 
 
+def _read_by(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
+    return lambda text, form: _parsed(kind(this=text, format=form))
+
+
 NAMES |= {"TO_DATE": _date_of_text}
+for _name in ("STRPTIME", "TRY_STRPTIME"):
+    NAMES |= _call(_name, 2, _read_by(exp.StrToTime))
+NAMES |= _call("PARSE_DATE", 2, lambda form, text: _read_by(exp.StrToDate)(text, form))
+NAMES |= _call("PARSE_TIMESTAMP", 2, lambda form, text: _read_by(exp.StrToTime)(text, form))
 NAMES |= _call(f"{UNTRANSLATED}TO_DATE", 2, _spelled_date(exp.StrToDate))
 NAMES |= _call(f"{UNTRANSLATED}TO_TIMESTAMP", 2, _spelled_date(exp.StrToTime))
 

@@ -422,7 +422,12 @@ def same_unit_said(left: PrivateRows, right: PrivateRows) -> str:
     if not (mine and its):
         # Over a foreign key that leads both to their unit, if there is one.
         mine, its = next(_common_keys(left, right), (mine, its))
-    return f"{' or '.join(mine)} = {' or '.join(its)}" if mine and its else ""
+    return f"{' or '.join(map(_as_written, mine))} = {' or '.join(map(_as_written, its))}" if mine and its else ""
+
+
+def _as_written(name: str) -> str:
+    """A column with its table, as SQL reads it."""
+    return ".".join(map(format_name, name.split(".")))
 
 
 def _common_keys(left: PrivateRows, right: PrivateRows) -> Iterator[tuple[list[str], list[str]]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sqlglot import Token, TokenType, exp
 
 from dpsql.display.numbers import several
-from dpsql.errors import ProgrammingError, SqlSyntaxError
+from dpsql.errors import ProgrammingError, SqlSyntaxError, shown_argument
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import nodes_of
 from dpsql.limits import LONGEST_LIST, LONGEST_NUMBER, LONGEST_PARAMETER, LONGEST_PARAMETERS
@@ -189,7 +189,7 @@ def literal(value: object) -> exp.Expr:
             number = exp.Literal.number(_digits(value))
             return exp.Paren(this=exp.Neg(this=number)) if value < 0 else number
     raise ProgrammingError(
-        f"a parameter cannot be {type(value).__name__} {value!r}"[:120],
+        f"a parameter cannot be {shown_argument(value)}",
         hint="pass numbers, strings, booleans, dates, timestamps or None",
     )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -253,7 +255,7 @@ FILES = {
     "a spreadsheet": ("visits.xlsx", "PK", "save the sheet as a CSV file"),
     "an empty file": ("visits.csv", "", "visits.csv is empty"),
     "another delimiter": ("visits.csv", "id;day\n1;2024-05-03\n", 'csv: {delimiter: ";"}'),
-    "other dates": ("visits.csv", "id,day\n1,03.05.2024\n", "must write dates as 2024-01-31"),
+    "other dates": ("visits.csv", "id,day\n1,03.05.2024\n", 'csv: {date_format: "%d.%m.%Y"}  in'),
 }
 
 
@@ -286,6 +288,98 @@ def test_the_shop_is_saved_once(run: Run, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.duckdb", "shop.yaml"]
     assert run("check", str(tmp_path / "shop.yaml"), str(tmp_path / "shop.duckdb")).code == 0
     assert run("demo", "--save", str(tmp_path)).code == 1
+
+
+def test_what_the_system_refuses_is_said_without_a_traceback(
+    run: Run, csv_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = run("init", "visits.csv", "--unit", "person", "--yes", "--out", "missing/visits.yaml")
+    assert missing.code == 1
+    assert missing.err == "OperationalError: there is no folder missing\nhint: create it, or leave out --out\n"
+    (csv_folder / "file").write_text("no folder")
+    assert "file: file exists" in run("demo", "--save", "file").err
+    with monkeypatch.context() as denied:
+        denied.setattr("os.access", lambda path, mode: str(path).endswith(".yaml"))
+        init = run("init", "visits.csv", "--unit", "person", "--yes")
+        assert init.code == 1
+        assert "visits.csv may not be read" in init.err
+        assert "visits.csv may not be read" in run("check", _schema(csv_folder), "visits.csv").err
+    with monkeypatch.context() as denied:
+        denied.setattr("os.access", lambda path, mode: mode == os.R_OK)
+        init = run("init", "visits.csv", "--unit", "person", "--yes", "--json")
+        assert init.code == 1
+        assert json.loads(init.err)["problem"] == "visits.yaml cannot be written: nothing may be written in its folder"
+    with monkeypatch.context() as denied:
+        denied.setattr("pathlib.Path.is_file", _denied)
+        assert "visits.csv may not be read" in run("init", "visits.csv", "--unit", "person", "--yes").err
+    with monkeypatch.context() as denied:
+        denied.setattr("pathlib.Path.write_text", _denied)
+        init = run("init", "visits.csv", "--unit", "person", "--yes")
+        assert init.code == 1
+        assert init.err.startswith("OperationalError: visits.yaml: permission denied\nhint: check that the path")
+    assert not (csv_folder / "visits.yaml").exists()
+    asked = (
+        "query",
+        "SELECT COUNT(*) FROM visits",
+        "--db",
+        "visits.csv",
+        "--schema",
+        _schema(csv_folder),
+        "--budget",
+        1,
+    )
+    ledger = run(*asked, "--ledger", "missing/visits.ledger")
+    assert (ledger.code, ledger.err.splitlines()[0]) == (
+        1,
+        "LedgerError: the ledger missing/visits.ledger cannot be opened",
+    )
+
+
+def _schema(folder: Path) -> Path:
+    path = folder / "public.yaml"
+    path.write_text("dataset: d\ntables: {visits: {unit: person, columns: {person: text, age: integer}}}\n")
+    return path
+
+
+def _denied(path: Path, *_: object, **__: object) -> Any:
+    raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
+def _interrupted(*_: object, **__: object) -> Any:
+    raise RuntimeError("Query interrupted")  # as DuckDB says it
+
+
+def test_an_interrupt_while_a_file_is_read_charges_nothing(
+    run: Run, csv_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = _schema(csv_folder)
+    asked = ("query", "SELECT COUNT(*) FROM visits", "--db", "visits.csv", "--schema", schema, "--budget", 1)
+    for place, command in (
+        ("sources._copy_csv", ("check", schema, "visits.csv")),
+        ("sources._copy_csv", ("check", schema, "visits.csv", "--data")),
+        ("sources._copy_csv", asked),
+        ("catalog._describe_text", ("init", "visits.csv", "--unit", "person", "--yes")),
+    ):
+        with monkeypatch.context() as stopped:
+            stopped.setattr(f"dpsql.engines.duckdb.{place}", _interrupted)
+            ran = run(*command)
+        assert (ran.code, ran.out, ran.err) == (130, "", "Interrupted.\n"), command
+    with monkeypatch.context() as stopped:
+        stopped.setattr("dpsql.engines.duckdb.sources._copy_csv", _interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            dpsql.connect("visits.csv", schema=schema, budget=1)
+        assert caught.value.__cause__ is None
+
+
+def test_an_interrupt_after_the_charge_says_that_it_stands(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DuckDBEngine, "run", stop)
+    ran = run("query", BY_TOWN, "--epsilon", 0.1)
+    assert (ran.code, ran.err) == (130, "Interrupted. The charge stands: see dpsql budget\n")
 
 
 # -- what stands on a terminal -----------------------------------------------------------------------------------------
@@ -603,6 +697,123 @@ def test_init_says_how_a_csv_is_written(run: Run, csv_folder: Path) -> None:
         assert run("check", f"{name}.yaml", f"{name}.csv").code == 0
 
 
+GERMAN = "person;tag;um;betrag\n" + "".join(
+    f"p{i};{day};{day} {i % 24:02}:{i % 60:02};{i},{i % 10}\n"
+    for i in range(600)
+    for day in [f"{1 + i % 28:02}.{1 + i % 12:02}.2024"]
+)
+FORMATS = 'csv: {date_format: "%d.%m.%Y", timestamp_format: "%d.%m.%Y %H:%M", decimal: ","}'
+
+
+def test_init_writes_the_formats_by_which_cells_are_read(run: Run, csv_folder: Path) -> None:
+    (csv_folder / "german.csv").write_text(GERMAN)
+    assert run("init", "german.csv", "--unit", "person", "--yes").code == 0
+    written = (csv_folder / "german.yaml").read_text()
+    for line in (
+        'csv: {"delimiter": ";", "date_format": "%d.%m.%Y", "timestamp_format": "%d.%m.%Y %H:%M", "decimal": ","}',
+        "tag: date",
+        "um: timestamp",
+        "betrag: double",
+    ):
+        assert line in written
+    assert run("check", "german.yaml", "german.csv").code == 0
+    with dpsql.connect("german.csv", schema="german.yaml", budget=1e9, query_epsilon=1e6) as conn:
+        ((n, months, total),) = conn.execute(
+            "SELECT COUNT(tag), COUNT(*) FILTER (WHERE MONTH(um) = 2), "
+            "SUM(CASE WHEN betrag BETWEEN 0 AND 1000 THEN betrag END) FROM german"
+        ).fetchall()
+    assert (n, months) == (600, 50)
+    assert total == pytest.approx(sum(i + i % 10 / 10 for i in range(600)), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("cells", "column", "said"),
+    [
+        (["31/12/2024", "01/02/2024"], "day: date", '"date_format": "%d/%m/%Y"'),
+        (["12/31/2024", "01/02/2024"], "day: date", '"date_format": "%m/%d/%Y"'),
+        (["01/02/2024"], "day: date", "# CHECK date_format: the first rows could also be read as %d/%m/%Y"),
+        (["01.02.24", "28.02.24"], "day: date", '"date_format": "%d.%m.%y"'),  # not the year 24
+        (["2024-02-01"], "day: date", "tables"),
+        (["01.02.2024", "n/a"], "day: text", "tables"),
+        (["01.02.2024 10:00 PM"], "day: timestamp", '"timestamp_format": "%d.%m.%Y %I:%M %p"'),
+        (["2024-02-01T10:00:00"], "day: timestamp", "tables"),
+        (["1.234,5", "7,25"], "day: text", "tables"),
+        (["7,25", "8"], "day: double", '"decimal": ","'),
+        (["7.25", "8"], "day: double", "tables"),
+    ],
+)
+def test_no_column_is_called_what_its_cells_are_not(
+    run: Run, csv_folder: Path, cells: list[str], column: str, said: str
+) -> None:
+    rows = "".join(f"p{i};{cells[i % len(cells)]}\n" for i in range(200))
+    (csv_folder / "t.csv").write_text(f"person;day\n{rows}")
+    assert run("init", "t.csv", "--unit", "person", "--yes").code == 0
+    written = (csv_folder / "t.yaml").read_text()
+    assert column in written
+    assert said in written
+    assert run("check", "t.yaml", "t.csv").code == 0
+
+
+def test_formats_that_differ_between_files_are_texts(run: Run, csv_folder: Path) -> None:
+    folder = csv_folder / "days"
+    folder.mkdir()
+    for name, day in (("a", "31.12.2024"), ("b", "2024-12-31")):
+        (folder / f"{name}.csv").write_text("person,day\n" + f"p,{day}\n" * 50)
+    assert run("init", folder, "--unit", "person", "--yes").code == 0
+    assert "day: text" in (csv_folder / "days.yaml").read_text()
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_dates_that_cannot_be_read_are_answered_with_their_format(run: Run, csv_folder: Path, nullable: bool) -> None:
+    """Not with `nullable: true`, by which every date would be NULL, and `check` would find nothing wrong."""
+    (csv_folder / "german.csv").write_text(GERMAN)
+    kinds = {"tag": "date", "um": "timestamp", "betrag": "double"}
+    columns = {name: {"type": kind, "nullable": nullable} for name, kind in kinds.items()}
+    table = {"unit": "person", "columns": {"person": "text", **columns}}
+    schema = {"dataset": "d", "csv": {"delimiter": ";"}, "tables": {"german": table}}
+    (csv_folder / "german.yaml").write_text(yaml.safe_dump(schema, sort_keys=False))
+    checked = run("check", "german.yaml", "german.csv")
+    assert checked.code == 1
+    assert "600" in checked.err
+    assert f"{FORMATS}  in tables.german" in checked.err
+    assert "nullable" not in checked.err
+    looked = json.loads(run("check", "german.yaml", "german.csv", "--data", "--json").out)["findings"]
+    assert [one["suggestion"] for one in looked if one["column"] == "tag"] == [
+        'say how the file writes them:  csv: {date_format: "%d.%m.%Y"}  in tables.german'
+    ]
+    if not nullable:
+        with pytest.raises(dpsql.SchemaError) as opened:
+            dpsql.connect("german.csv", schema=schema, budget=1)
+        assert FORMATS in str(opened.value)
+        assert "nullable" not in str(opened.value)
+        with pytest.raises(dpsql.SchemaError, match="say how the file writes them"):
+            dpsql.connect({"german": "german.csv"}, schema=schema, budget=1, ledger=":memory:")
+    table["csv"] = yaml.safe_load(FORMATS)["csv"]
+    (csv_folder / "german.yaml").write_text(yaml.safe_dump(schema, sort_keys=False))
+    assert run("check", "german.yaml", "german.csv").code == 0
+
+
+def test_a_format_that_is_not_certain_is_not_given_as_one(run: Run, csv_folder: Path) -> None:
+    (csv_folder / "t.csv").write_text("person,day\n" + "p,03/05/2024\n" * 50)
+    (csv_folder / "t.yaml").write_text("dataset: d\ntables: {t: {unit: person, columns: {person: text, day: date}}}\n")
+    checked = run("check", "t.yaml", "t.csv").err
+    assert 'csv: {date_format: "%m/%d/%Y"}  in tables.t' in checked
+    assert '; or is it  date_format: "%d/%m/%Y"?' in checked
+
+
+def test_a_few_cells_that_cannot_be_read_are_named_apart_from_empty_ones(run: Run, csv_folder: Path) -> None:
+    (csv_folder / "t.csv").write_text("person,day,age\n" + "p,2024-01-31,3\n" * 50 + "p,soon,\n")
+    (csv_folder / "t.yaml").write_text(
+        "dataset: d\ntables: {t: {unit: person, columns: {person: text, day: date, age: integer}}}\n"
+    )
+    checked = run("check", "t.yaml", "t.csv").err
+    assert "columns.day: 1 of 51 rows have no date there, and 1 cell cannot be read as one" in checked
+    assert "columns.age: 1 of 51 rows have no integer there\n" in checked
+    assert "correct the cells that cannot be read, or declare the column as text" in checked
+    assert "nullable: true  where a cell may be empty" in checked
+    assert "soon" not in checked
+
+
 def test_check_tells_counts_and_no_values(run: Run, csv_folder: Path) -> None:
     run("init", "visits.csv", "--unit", "person", "--yes")
     with (csv_folder / "visits.csv").open("a") as file:
@@ -690,6 +901,19 @@ def test_an_analyst_asks_within_a_limit(run: Run, ledger: Path, monkeypatch: pyt
 
 def test_hints_name_the_option(run: Run, folder: Path) -> None:
     assert "hint: write --budget 0.1" in run("query", BY_TOWN, "--budget", -1).err
+
+
+def test_the_way_to_a_delta_is_open(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget without a delta is on record: to connect with one is refused, so the owner's command is named."""
+    monkeypatch.delenv("DPSQL_DELTA")
+    asking = ("query", "SELECT ROUND(weight) AS kilos, COUNT(*) AS n FROM people GROUP BY kilos", "--epsilon", 0.5)
+    refused = run(*asking)
+    assert refused.code == 1
+    command = re.search(r"dpsql (budget grant \S+ --delta 1e-6)", refused.err)
+    assert command, refused.err
+    assert run(*command[1].split()).code == 0
+    monkeypatch.delenv("DPSQL_BUDGET")
+    assert run(*asking).code == 0
 
 
 def test_a_session_names_the_budget_on_record_or_none(run: Run, ledger: Path) -> None:
@@ -830,8 +1054,8 @@ def test_the_docs_have_every_variable_and_exit_code() -> None:
     text = DOCS.read_text()
     help_pages = "".join(page for _, page in PAGES)
     assert set(re.findall(r"`(DPSQL_\w+)`", text)) == set(re.findall(r"env var:\s+(DPSQL_\w+)", help_pages))
-    table = re.findall(r"^\| \d \| .* \|$", output.__doc__ or "", re.MULTILINE)
-    assert re.findall(r"^\| \d \| .* \|$", text, re.MULTILINE) == table
+    table = re.findall(r"^\| \d+ \| .* \|$", output.__doc__ or "", re.MULTILINE)
+    assert re.findall(r"^\| \d+ \| .* \|$", text, re.MULTILINE) == table
 
 
 def test_the_demo_is_a_command_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -316,6 +316,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "dayname": [((DAY,), Text(), lambda day: day.strftime("%A"))],
     "monthname": [((DAY,), Text(), lambda day: day.strftime("%B"))],
     "strftime": [((DAY, text("%d.%m.")), Text(), lambda day, _: f"{day.day:02}.{day.month:02}.")],
+    "strptime": [((apply("coalesce", S, text("29.02.2024")), text("%d.%m.%Y")), Timestamp(), None)],
     "keyed hash": [((Blank("salt"), N, S, X, DAY), None, None)],
     "one in 32": [((apply("keyed hash", Blank("salt"), N),), None, None)],
     "position": [((N, integer(0), SEVEN), Integer(), lambda value, *choices: {0: 0, 7: 1}.get(value))],
@@ -537,7 +538,7 @@ def select_list(columns: list[str], source: str) -> str:
 
 
 REFUSED = {
-    *((operation, 0) for operation in ("reverse", "levenshtein", "glob", "double %")),
+    *((operation, 0) for operation in ("reverse", "levenshtein", "glob", "double %", "strptime")),
     *((f"regexp_{name}", 0) for name in ("matches", "full_match", "replace", "extract")),
 }
 REFUSED_BY: dict[str, set[tuple[str, int]]] = {

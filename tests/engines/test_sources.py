@@ -133,6 +133,44 @@ def test_options_say_how_a_file_is_written(options: Any, line: str | bytes, town
     assert asked(path, "SELECT COUNT(*) FROM t WHERE town = ?", schema, [town]) == [(1,)]
 
 
+def test_formats_say_how_cells_are_written(tmp_path: Path) -> None:
+    """As DuckDB reads them, and NULL for what is written in another way: no digit is moved, no century guessed."""
+    moments = [datetime(2024, 1 + i % 12, 1 + i % 28, i % 24, i % 60) for i in range(PEOPLE)]
+    lines = [f"{i};{at:%d.%m.%Y};{at:%d.%m.%Y %H:%M};{i},{i % 10}" for i, at in enumerate(moments)]
+    (tmp_path / "t.csv").write_text("\n".join(["u;day;ts;x", *lines]) + "\n")
+    schema = {
+        "csv": {"delimiter": ";", "date_format": "%d.%m.%Y", "timestamp_format": "%d.%m.%Y %H:%M", "decimal": ","},
+        "tables": {
+            "t": {
+                "unit": "u",
+                "columns": {
+                    "u": "integer",
+                    "day": {"type": "date", "nullable": True},
+                    "ts": {"type": "timestamp", "nullable": True},
+                    "x": {"type": "decimal(9,2)", "bounds": [0, 1000], "nullable": True},
+                },
+            }
+        },
+    }
+    sql = (
+        "SELECT COUNT(day), COUNT(ts), COUNT(x), SUM(x), COUNT(*) FILTER (WHERE MONTH(day) = 3 AND DAY(ts) = 3), "
+        "COUNT(*) FILTER (WHERE HOUR(ts) = 7) FROM "
+    )
+    with duckdb.connect() as plain:
+        expected = plain.execute(
+            f"{sql} read_csv('{tmp_path / 't.csv'}', delim=';', dateformat='%d.%m.%Y', "
+            "timestampformat='%d.%m.%Y %H:%M', decimal_separator=',', types={'x': 'DECIMAL(9,2)'})"
+        ).fetchall()
+    assert asked(tmp_path / "t.csv", f"{sql} t", schema) == expected
+    odd = ["2024-01-31", "31/01/2024", "31.01.24", "31.02.2024", "31.01.2024x", "infinity", "31.01.12024", "0.0.0"]
+    numbers = ["1.5", "1.234,5", "1,2,3", "one", "", "1e400", "1,5x", "1 000"]
+    lines = [f"{i};{day};{day} 10:00;{x}" for i, (day, x) in enumerate(zip(odd, numbers, strict=True))]
+    (tmp_path / "t.csv").write_text("\n".join(["u;day;ts;x", *lines]) + "\n")
+    assert asked(tmp_path / "t.csv", "SELECT COUNT(*), COUNT(day), COUNT(ts), COUNT(x) FROM t", schema) == [
+        (8, 0, 0, 0)
+    ]
+
+
 @pytest.mark.parametrize(("name", "mark"), [("t.csv", ","), ("t.tsv", "\t"), ("t.csv.gz", ","), ("t.TSV.gz", "\t")])
 def test_the_name_says_what_stands_between_fields(name: str, mark: str, tmp_path: Path) -> None:
     assert asked(csv_file(tmp_path, name=name, mark=mark)) == WHOLE

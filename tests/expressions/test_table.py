@@ -451,6 +451,14 @@ CASES = [
         "STRFTIME(d, 'no date')",
         "STRFTIME(t, '2024 %d/%H')",
     ),
+    *(
+        case
+        for pattern in ("%d.%m.%Y", "%Y-%m-%d %H:%M:%S", "%m/%d/%y", "%d %b %Y, %I:%M %p", "%B %Y", "%H:%M", "plain")
+        for written in ("s", f"COALESCE(s, STRFTIME(t, '{pattern}'))", "STRFTIME(d, '%d.%m.%Y')")
+        for case in cases(
+            "STRPTIME", f"STRPTIME({written}, '{pattern}')", plain=f"TRY_STRPTIME({written}, '{pattern}')"
+        )
+    ),
     *cases(
         "CAST",
         *(f"TRY_CAST({name} AS {kind})" for name in "ixpqsb" for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")),
@@ -722,6 +730,10 @@ REFUSED = [
     ("STRFTIME(d, s)", "constant"),
     ("STRFTIME(d, s)", "%Y"),
     ("STRFTIME(d, '100%')", "%Y"),
+    ("STRPTIME(s, '%q')", "%Y"),
+    ("STRPTIME(s, '%d.%m.%Y %y')", "the year twice"),
+    ("STRPTIME(s, r)", "constant format"),
+    ("STRPTIME(i, '%d.%m.%Y')", "takes a text"),
     ("s LIKE 'a$' ESCAPE '$'", "escapes nothing"),
     ("s LIKE 'a' ESCAPE 'ab'", "one plain character"),
     ("s LIKE r", "constant pattern"),

@@ -47,10 +47,11 @@ def _reads_rows(database: str) -> bool:
     return names_files(database) and bool(files_of(database))
 
 
-def _reads_text(database: str) -> bool:
+def _reads_text(database: Any) -> bool:
     from dpsql.engines.duckdb.sources import is_text
 
-    return is_text(database)
+    sources = list(database.values()) if isinstance(database, Mapping) else [database]
+    return bool(sources) and all(map(is_text, sources))
 
 
 KIND = EngineKind(

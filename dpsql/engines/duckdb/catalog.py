@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from dpsql.engines.duckdb.sources import (
+    MAY_READ,
     PARQUET,
     check_alike,
     exactly,
@@ -20,17 +22,21 @@ from dpsql.engines.duckdb.sources import (
     names_files,
     opened,
     parquet_columns,
+    stoppable,
     table_name,
 )
 from dpsql.engines.render import literal, quoted
-from dpsql.engines.tables import Described, FoundTable
+from dpsql.engines.tables import DATE_FORMATS, TIMESTAMP_FORMATS, Described, FoundTable, written_as
 from dpsql.errors import OperationalError, SchemaError
 from dpsql.schema.model import Csv
+from dpsql.schema.types import Date, Double, Timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dpsql.schema.model import Schema
+    from dpsql.schema.types import ColumnType
 
 
 @dataclass(frozen=True)
@@ -229,7 +235,13 @@ OTHER_FILES = {
 
 
 def open_file(path: Path) -> duckdb.DuckDBPyConnection:
-    if not path.exists():
+    try:
+        exists = path.exists()
+    except PermissionError:
+        exists = None
+    if exists is None or (exists and not os.access(path, os.R_OK)):
+        raise OperationalError(f"{path} may not be read", hint=MAY_READ)
+    if not exists:
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     if path.suffix.lower() in OTHER_FILES:
         kind, hint = OTHER_FILES[path.suffix.lower()]
@@ -262,6 +274,13 @@ def open_file(path: Path) -> duckdb.DuckDBPyConnection:
 # owner reviews the guesses and declares what is public.
 
 
+FIRST_ROWS, SAMPLED = 100, 20_480
+"""Rows that formats are tried on: all formats on the first few, those that fit on as many as the sniffer reads."""
+TWO_NUMBERS = "'[0-9][^0-9]+[0-9]'"
+NUMBERS = ("BIGINT", "DOUBLE", "HUGEINT")
+
+
+@stoppable()
 def describe(path: Path) -> dict[str, Described]:
     """The tables of a DuckDB file by name; Parquet and CSV files are one table, named like the file or folder."""
     if not names_files(path):
@@ -270,7 +289,7 @@ def describe(path: Path) -> dict[str, Described]:
     if kind_of(files[0]) not in PARQUET:
         found = [_describe_text(file) for file in files]
         check_alike(files, [{column.lower() for column in each.columns} for each in found])
-        return {name: found[0]}
+        return {name: _readable_in_all(found)}
     with duckdb.connect(":memory:") as connection:
         return {name: Described(dict(parquet_columns(connection, name, files).columns))}
 
@@ -282,12 +301,7 @@ def _describe_text(path: Path) -> Described:
         options = Csv.model_validate({"encoding": _encoding(path)})
         with in_utf8(path, options) as readable, duckdb.connect(":memory:") as connection:
             options = _sniffed(connection, path, readable, options)
-            delimiter, quote, escape = marks(path, options)
-            rows = connection.execute(
-                f"DESCRIBE SELECT * FROM read_csv({exactly(readable)}, delim = {literal(delimiter)}, "
-                f"quote = {literal(quote)}, escape = {literal(escape)}, header = {str(options.header is True).lower()})"
-            ).fetchall()
-        return Described({name: kind for name, kind, *_ in rows}, csv=options)
+            return _with_formats(connection, _sample_of(path, readable, options), options)
     except (duckdb.Error, OSError):
         problem = OperationalError(f"{path} cannot be read", hint="it must be a CSV file with named columns")
     raise problem
@@ -323,6 +337,115 @@ def _sniffed(connection: duckdb.DuckDBPyConnection, path: Path, readable: Path, 
     if not has_header:
         found["header"] = names
     return Csv.model_validate(found)
+
+
+# How dates and numbers are written: the sniffer proposes, and what is proposed must read every cell of its sample.
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The first rows of a text file, as a source of DuckDB's."""
+
+    file: str
+    marks: str
+
+    def rows(self, extra: str) -> str:
+        return f"read_csv({self.file}, {self.marks}, {extra})"
+
+    def kinds(self, connection: duckdb.DuckDBPyConnection, decimal: str) -> dict[str, str]:
+        described = f"DESCRIBE SELECT * FROM {self.rows(f'decimal_separator = {literal(decimal)}')}"
+        return {name: kind for name, kind, *_ in connection.execute(described).fetchall()}
+
+    def readable(
+        self, connection: duckdb.DuckDBPyConnection, ways: Sequence[tuple[str, ColumnType, Csv]], most_rows: int
+    ) -> list[bool]:
+        """Whether all cells of a column are values of the type in that format, for each of these ways to read one."""
+        values = [(quoted(name), written_as(quoted(name), kind, csv)) for name, kind, csv in ways]
+        return self.same_count(connection, values, most_rows)
+
+    def several_numbers(self, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> list[str]:
+        """The columns whose first cells all have digits in two places, as moments have in every format."""
+        numbers = [(quoted(name), f"nullif(regexp_matches({quoted(name)}, {TWO_NUMBERS}), false)") for name in columns]
+        fits = self.same_count(connection, numbers, FIRST_ROWS)
+        return [name for name, is_fit in zip(columns, fits, strict=True) if is_fit]
+
+    def same_count(
+        self, connection: duckdb.DuckDBPyConnection, pairs: Sequence[tuple[str, str]], most_rows: int
+    ) -> list[bool]:
+        """Of each pair of expressions, whether the second has a value in every row where the first has one."""
+        if not pairs:
+            return []
+        counts = ", ".join(f"count({written}), count({read})" for written, read in pairs)
+        sample = f"SELECT * FROM {self.rows('all_varchar = true')} LIMIT {most_rows}"
+        (found,) = connection.execute(f"SELECT {counts} FROM ({sample})").fetchall()
+        return [0 < written == read for written, read in zip(found[::2], found[1::2], strict=True)]
+
+
+def _sample_of(path: Path, readable: Path, options: Csv) -> Sample:
+    delimiter, quote, escape = marks(path, options)
+    return Sample(
+        exactly(readable),
+        f"delim = {literal(delimiter)}, quote = {literal(quote)}, escape = {literal(escape)}, "
+        f"header = {str(options.header is True).lower()}",
+    )
+
+
+def _with_formats(connection: duckdb.DuckDBPyConnection, sample: Sample, options: Csv) -> Described:
+    """The columns, each of a type that its cells can be read as, and the formats by which they are."""
+    with_point, with_comma = (sample.kinds(connection, decimal) for decimal in (".", ","))
+    numbers = [sum(kind in NUMBERS for kind in kinds.values()) for kinds in (with_point, with_comma)]
+    kinds = with_comma if numbers[1] > numbers[0] else with_point
+    said: dict[str, object] = {} if kinds is with_point else {"decimal": ","}
+    described = Described(dict(kinds), csv=options.model_copy(update=said))
+    for key, declared, kind, formats in (
+        ("date_format", Date(), "DATE", DATE_FORMATS),
+        ("timestamp_format", Timestamp(), "TIMESTAMP", TIMESTAMP_FORMATS),
+    ):
+        candidates = [name for name, sniffed in kinds.items() if sniffed.startswith((kind, "VARCHAR"))]
+        fitting = _fitting(connection, sample, candidates, declared, key, formats)
+        chosen = max(fitting, key=lambda pattern: len(fitting[pattern]), default=None)
+        read = fitting.get(chosen, [])
+        described.columns |= dict.fromkeys(candidates, "VARCHAR") | dict.fromkeys(read, kind)
+        described.csv = described.csv.model_copy(update={} if chosen is None else {key: chosen})
+        others = [str(pattern) for pattern, names in fitting.items() if pattern != chosen and set(read) & set(names)]
+        described.ambiguous |= {key: others} if others else {}
+        kinds = described.columns
+    unread = [(name, Double(), described.csv) for name, kind in kinds.items() if said and kind == "DOUBLE"]
+    for (name, _, _), fits in zip(unread, sample.readable(connection, unread, SAMPLED), strict=True):
+        described.columns[name] = "DOUBLE" if fits else "VARCHAR"
+    return described
+
+
+def _fitting(
+    connection: duckdb.DuckDBPyConnection,
+    sample: Sample,
+    columns: Sequence[str],
+    declared: ColumnType,
+    key: str,
+    formats: Sequence[str | None],
+) -> dict[str | None, list[str]]:
+    """The formats, most usual first, each with the columns that it reads; None is the usual way to write dates."""
+    likely = sample.several_numbers(connection, columns)
+    ways = [(name, declared, Csv.model_validate({key: pattern})) for name in likely for pattern in formats]
+    for most_rows in (FIRST_ROWS, SAMPLED):
+        fits = sample.readable(connection, ways, most_rows)
+        ways = [way for way, is_fit in zip(ways, fits, strict=True) if is_fit]
+    found: dict[str | None, list[str]] = {pattern: [] for pattern in formats}
+    for name, _, csv in ways:
+        found[getattr(csv, key)].append(name)
+    return {pattern: names for pattern, names in found.items() if names}
+
+
+def _readable_in_all(found: Sequence[Described]) -> Described:
+    """The first of several files' descriptions, with moments that another file writes differently as texts."""
+    first = found[0]
+    for key, kind in (("date_format", "DATE"), ("timestamp_format", "TIMESTAMP")):
+        for name in [name for name, own in first.columns.items() if own == kind]:
+            same = [getattr(each.csv, key) == getattr(first.csv, key) for each in found]
+            kinds = {each.columns.get(name, kind) for each in found}
+            if not all(same) or kinds != {kind}:
+                first.columns[name] = "VARCHAR"
+    return first
 
 
 def _describe_database(path: Path) -> dict[str, Described]:

@@ -226,6 +226,7 @@ SPELLED: dict[str, Callable[..., str]] = {
     "date trunc": lambda unit, moment: f"date_trunc({unit}, {moment})",
     "date diff": lambda unit, first, last: f"date_diff({unit}, {first}, {last})",
     "date sub": lambda unit, first, last: f"date_sub({unit}, {first}, {last})",
+    "strptime": lambda text, pattern: f"try_strptime({text}, {pattern})",
     "last day": lambda moment: f"last_day({moment})",
     # The engine reads what it cannot make: 2024-2-30 is NULL, and nothing fails.
     "make date": lambda *parts: f"TRY_CAST(concat_ws('-', {', '.join(parts)}) AS DATE)",

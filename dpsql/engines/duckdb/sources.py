@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 PARQUET, TEXT = (".parquet",), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 KINDS = (*PARQUET, *TEXT)
+MAY_READ = "check the permissions of the file and of its folders"
 
 
 def names_files(source: object) -> bool:
@@ -74,6 +75,14 @@ def table_name(path: Path) -> str:
 
 def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
     """The files in the order of their names; all of one kind."""
+    try:
+        return _files_of(source)
+    except PermissionError:
+        problem = OperationalError(f"{source} may not be read", hint=MAY_READ)
+    raise problem
+
+
+def _files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
     if isinstance(source, Sequence) and not isinstance(source, str):
         found = [path for part in source for path in files_of(part)]
     elif glob.has_magic(str(source)) and not Path(source).exists():
@@ -87,6 +96,8 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     for path in found:
         if not path.is_file():
             raise OperationalError(f"there is no file {path}", hint="check the path")
+        if not os.access(path, os.R_OK):
+            raise OperationalError(f"{path} may not be read", hint=MAY_READ)
         if kind_of(path) is None:
             raise OperationalError(
                 f"{path} is not a Parquet or CSV file", hint=f"give files that end in {', '.join(KINDS)}"
@@ -317,6 +328,21 @@ FRAME = "dpsql.frame"
 """A declared name has no dots."""
 
 
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Ctrl-C while DuckDB reads is Ctrl-C, which it tells as an error of its own."""
+    try:
+        yield
+    except RuntimeError as problem:
+        if str(problem) != "Query interrupted":
+            raise
+        stopped = KeyboardInterrupt()
+    else:
+        return
+    raise stopped
+
+
+@stoppable()
 def copy_table(connection: duckdb.DuckDBPyConnection, table: Table, source: object) -> None:
     """Creates the temporary table for a source: its declared columns, in their declared types."""
     if not names_files(source) and not isinstance(source, str):
@@ -337,7 +363,11 @@ def _copy_csv(connection: duckdb.DuckDBPyConnection, table: Table, paths: list[P
     names = [column_names(path, table.csv) for path in paths]
     check_alike(paths, [{name.lower() for name in found} for found in names])
     found = FoundTable(
-        name=table.name, columns=dict.fromkeys(names[0], "VARCHAR"), is_text=True, names_are_public=False
+        name=table.name,
+        columns=dict.fromkeys(names[0], "VARCHAR"),
+        is_text=True,
+        csv=table.csv,
+        names_are_public=False,
     )
     check_table(table, found)
     columns = declared_columns(table, found, copied=True)
