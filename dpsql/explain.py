@@ -239,6 +239,8 @@ def _collected(reports: RandomizedResponses) -> tuple[str, ...]:
 def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if isinstance(output.estimate, Reported):
         return ExplainedColumn(output.name, None, "estimated from randomised reports: see intervals()")
+    if calibrated.reads_noise(output):
+        return ExplainedColumn(output.name, None, "error unknown, because rows are compared with a noisy answer")
     if output.replicate:
         return ExplainedColumn(output.name, None, "error depends on the answer: see intervals()")
     if output.lost:

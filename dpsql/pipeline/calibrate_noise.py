@@ -212,6 +212,11 @@ class Calibrated:
         known = self.on_record or (None,) * len(self.releases)
         return tuple(release for release, answer in zip(self.releases, known, strict=True) if answer is None)
 
+    def reads_noise(self, output: Output) -> bool:
+        """Whether a noisy column has an unknown error, because an answer's noise decided what its release measures."""
+        read = self.releases if output.release is None else (self.releases[output.release],)
+        return bool(output.estimate or output.replicate) and any(part.planned.reads_noise for part in read)
+
     @property
     def event(self) -> Event:
         return Composed(tuple(release.event for release in self.due))

@@ -79,6 +79,8 @@ def is_noise_only(release: Release) -> bool:
 def _is_clipped(release: Release) -> bool:
     """Whether the analyst, or `"auto"`, clamps values within the range that they may have."""
     known = release.facts.any_row
+    if any(answer.test is not None for answer in release.answers):  # a proposed clip
+        return True
     return any(
         call.group_bounds is not None or any(_is_narrowed(argument, known) for argument in call.arguments)
         for call in release.aggregate.calls
@@ -158,8 +160,10 @@ def _left_out(release: Release) -> Iterator[str]:
 
 
 def constant_note(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
-    """The intervals of a release that reads a noisy answer cover its own noise only."""
-    if any(part.releases for release in releases for part in release.planned.adaptive):
+    """Intervals of a release that reads noisy answers cover its own noise only; if it compares with them, none do."""
+    if any(release.planned.reads_noise for release in releases):
+        yield "± ?: rows are compared with a noisy answer, so the error is unknown"
+    elif any(part.releases for release in releases for part in release.planned.adaptive):
         yield "± does not include the noise of the subquery's answer"
 
 

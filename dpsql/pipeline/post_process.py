@@ -18,8 +18,11 @@ from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.engines.post_processor import Lasting
 from dpsql.engines.render import quoted
 from dpsql.errors import ProgrammingError, SealedExecutionError
-from dpsql.intervals import ends, for_all, half_width
-from dpsql.mechanisms.bootstrap import REPLICATES, redrawn
+from dpsql.intervals import NO_THRESHOLDS, ends, for_all, half_width
+from dpsql.mechanisms.bootstrap import REPLICATES, redrawn, redrawn_if_shown
+from dpsql.mechanisms.combined import Combined
+from dpsql.mechanisms.selective import ShownCount
+from dpsql.pipeline.estimate_answers import levels_thresholds
 from dpsql.pipeline.notes import (
     age_note,
     bounding_notes,
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.ledger.ledger import Ledger
     from dpsql.engines.base import PostProcessingTable
     from dpsql.engines.post_processor import PostProcessor
-    from dpsql.intervals import NoisyColumns
+    from dpsql.intervals import NoisyColumns, Thresholds
     from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.charge_budget import Charged
@@ -186,11 +189,15 @@ def _redrawn(part: Released, source: RepeatableRandomness) -> dict[str, np.ndarr
     levels = part.levels or (part.release.noises,)
     level = np.asarray(part.columns[TOTALS]) if part.levels else np.zeros(part.rows, dtype=np.int64)
     found = {name: np.zeros((REPLICATES, part.rows), dtype=np.int64) for name in levels[0] if name in part.columns}
-    for number, noises in enumerate(levels):
+    for number, (noises, thresholds) in enumerate(zip(levels, levels_thresholds(part.release), strict=True)):
         rows = np.flatnonzero(level == number)
         draws = redrawn([noises[name][0] for name in found], len(rows), source)
         for name, drawn in zip(found, draws, strict=True):
-            found[name][:, rows] = np.rint(drawn * noises[name][1]).astype(np.int64)
+            noise, unit = noises[name]
+            if name in thresholds and not isinstance(noise, Combined):
+                values = np.ma.getdata(part.columns[name]).astype(np.int64)[rows] // unit
+                drawn = redrawn_if_shown(ShownCount(noise, -(-thresholds[name] // unit)), values, drawn)
+            found[name][:, rows] = np.rint(drawn * unit).astype(np.int64)
     return {
         name: np.ma.masked_array(
             np.ma.getdata(part.columns[name]).astype(np.int64) + drawn,
@@ -240,12 +247,15 @@ def _column(
     name: str, kind: str, output: Output, estimated: Estimated, environment: Environment, replay: Bootstrap | None
 ) -> ResultColumn:
     calibrated = estimated.noisy.charged.calibrated
+    if calibrated.reads_noise(output):
+        output = replace(output, estimate=None, replicate="", lost=True)
     return ResultColumn(
         name=name,
         type=kind,
         estimate=output.estimate,
         noises=_noises(output, calibrated),
         levels=() if output.release is None else estimated.noises[output.release],
+        thresholds=_thresholds(output, calibrated),
         hidden=dict(output.hidden),
         is_key=output.is_key,
         chosen_from=_chosen_from(output, estimated, environment),
@@ -348,6 +358,10 @@ def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
     return {} if output.release is None else calibrated.releases[output.release].noises
 
 
+def _thresholds(output: Output, calibrated: Calibrated) -> tuple[Thresholds, ...]:
+    return (NO_THRESHOLDS,) if output.release is None else levels_thresholds(calibrated.releases[output.release])
+
+
 def _chosen_from(output: Output, estimated: Estimated, environment: Environment) -> int:
     """The number of rows to choose from, if noisy values chose them; else 1."""
     calibrated = estimated.noisy.charged.calibrated
@@ -403,9 +417,12 @@ def _interval_ends(
     length = len(next(iter(columns.values()), ()))
     level_of = columns[TOTALS].tolist() if levels else [0] * length
     rows = [{name: values[row] for name, values in measures.items()} for row in range(length)]
+    thresholds = levels_thresholds(release)
     for number, estimate in enumerate(release.planned.ends):
         found = [
-            None if estimate is None else next(ends(estimate, [row], by_level[level], LEVEL))
+            None
+            if estimate is None or release.planned.reads_noise
+            else next(ends(estimate, [row], by_level[level], LEVEL, thresholds[level]))
             for row, level in zip(rows, level_of, strict=True)
         ]
         unknown = [end is None for end in found]
