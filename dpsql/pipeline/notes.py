@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.release import Release
+    from dpsql.aggregates.release import Drawn, Release
     from dpsql.engines.results import Cells
     from dpsql.expressions.tree import Expression, Known
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
@@ -48,6 +48,8 @@ MOSTLY = 0.5
 SURE = 0.99
 """The confidence that no empty bin of a histogram is taken for a filled one."""
 NEARLY_ALL = 0.99
+MEDIAN_ERROR = math.sqrt(math.pi / 2)
+"""The standard deviation of a median of n values, times the root of n, in theirs."""
 GOOD = 0.1
 """The relative error for which `MostlyNoise` names an epsilon."""
 
@@ -217,16 +219,36 @@ def _found(release: CalibratedRelease) -> Iterator[str]:
 
 def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
     """The error of statistics, which have no interval: of a quantile in ranks, of a mode in rows."""
-    names = {
-        (output.release, part): output.name
-        for output in outputs
-        if isinstance(output.estimate, Linear)
-        for part, _ in output.estimate.weights
-    }
     for number, release in enumerate(releases):
         for drawn, draw in release.statistics:
             if draw.noise is None:
-                yield f"{names.get((number, drawn.column)) or format_statistic(drawn.statistic)}: {draw.note}"
+                yield f"{_name_of(drawn, number, outputs)}: {draw.note}"
+
+
+def _name_of(drawn: Drawn, release: int, outputs: Sequence[Output]) -> str:
+    """The column that shows a statistic, or else what it is."""
+    read = ((output, output.estimate) for output in outputs if output.release == release)
+    names = (
+        output.name
+        for output, estimate in read
+        if isinstance(estimate, Linear) and drawn.column in dict(estimate.weights)
+    )
+    return next(names, "") or format_statistic(drawn.statistic)
+
+
+def unranked_notes(
+    outputs: Sequence[Output],
+    releases: Sequence[CalibratedRelease],
+    hopeless: Sequence[Mapping[str, NDArray[np.bool_]]],
+) -> Iterator[str]:
+    """The quantiles that are NULL, with the number of groups where they are."""
+    for number, (release, groups) in enumerate(zip(releases, hopeless, strict=True)):
+        keys = release.planned.release.key_names
+        for drawn, draw in release.statistics:
+            if drawn.column in groups and (null := int(groups[drawn.column].sum())):
+                where = f" in {several(null, 'group', 'groups')}" if keys else ""
+                name = _name_of(drawn, number, outputs)
+                yield f"{name} is NULL{where}: it may be off by {draw.ranks:,} rows, as many as there are or more"
 
 
 def diagnosis_notes(
@@ -308,13 +330,17 @@ def choice_note(columns: Sequence[ResultColumn]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class MostlyNoise:
-    """A column whose values are hardly distinguishable from 0, and the epsilon for a typical error of a tenth."""
+    """A column whose values are hardly distinguishable from 0, and the epsilon for a tenth of its median."""
 
     name: str
     epsilon: float | None
 
     def __str__(self) -> str:
-        better = "" if self.epsilon is None else f"; about epsilon {self.epsilon:.2g} would give ± {GOOD:.0%}"
+        better = (
+            ""
+            if self.epsilon is None
+            else f"; about epsilon {self.epsilon:.2g} would give ± {GOOD:.0%} for half of its values"
+        )
         return f'"{self.name}" is mostly noise at this epsilon{better}'
 
 
@@ -325,15 +351,21 @@ def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) 
             continue
         values = cells.numbers(position)
         if len(values) and np.mean(np.abs(values) <= width) >= MOSTLY:
-            enough = _enough(values, width, epsilon)
             # Many empty groups beside a few large ones are not noise.
-            if enough is None or enough > epsilon:
-                yield MostlyNoise(column.name, enough)
+            squares = float(np.mean((values / (width / 1.96)) ** 2)) - 1
+            if _epsilon_for(math.sqrt(max(squares, 0.0)), epsilon) > epsilon or squares <= 2 * math.sqrt(
+                2 / len(values)
+            ):
+                yield MostlyNoise(column.name, _enough(values, width, epsilon))
 
 
 def _enough(values: np.ndarray, width: float, epsilon: float) -> float | None:
-    """The epsilon for an error of a tenth, since errors fall as 1/epsilon; None if the values could be noise alone."""
-    in_noises = values / (width / 1.96)
-    beyond = float(np.mean(in_noises**2)) - 1
-    spread = 2 * math.sqrt(2 / len(values))
-    return epsilon * 1.96 / (GOOD * math.sqrt(beyond)) if beyond > spread and epsilon else None
+    """The epsilon for an error of a tenth of the median, which a few large groups do not move. None if the median could
+    be noise alone."""
+    median = abs(float(np.median(values))) / (width / 1.96)
+    return _epsilon_for(median, epsilon) if median > 2 * MEDIAN_ERROR / math.sqrt(len(values)) and epsilon else None
+
+
+def _epsilon_for(value: float, epsilon: float) -> float:
+    """The epsilon for an error of a tenth of a value in standard deviations of the noise; errors fall as 1/epsilon."""
+    return epsilon * 1.96 / (GOOD * value) if value else math.inf

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.measure import CountRows, CountUnits
 from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.engines.post_processor import Lasting
 from dpsql.engines.render import quoted
@@ -36,6 +37,7 @@ from dpsql.pipeline.notes import (
     lost_note,
     mostly_noise,
     share_notes,
+    unranked_notes,
 )
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn, is_number
 from dpsql.sampling import RepeatableRandomness
@@ -224,6 +226,11 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         for columns, release, levels in zip(estimated.columns, calibrated.releases, estimated.noises, strict=True)
         if columns is not None
     ]
+    hopeless = [_hopeless(columns, release) for columns, release, _ in released]
+    released = [
+        (_without(columns, found), release, levels)
+        for (columns, release, levels), found in zip(released, hopeless, strict=True)
+    ]
     private = [
         {**release.with_noise_columns(columns, levels), **_interval_ends(columns, release, levels)}
         for columns, release, levels in released
@@ -239,7 +246,9 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     receipt = _receipt(noisy, environment)
     faint = list(mostly_noise(columns, finished.cells, float(calibrated.request.epsilon)))
     empty = empty_groups_notes(calibrated, hidden)
-    notes = (*_notes(estimated, columns, receipt, environment.engine.guarantees.changed), *empty, *map(str, faint))
+    unranked = unranked_notes(calibrated.outputs, calibrated.releases, hopeless)
+    told = _notes(estimated, columns, receipt, environment.engine.guarantees.changed)
+    notes = (*told, *unranked, *empty, *map(str, faint))
     return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
 
 
@@ -388,6 +397,29 @@ def _may_hide(release: CalibratedRelease) -> bool:
     """Whether it has public groups, and measures of them that are 0 where nobody is in a group."""
     aggregate, domain = release.planned.release.aggregate, release.planned.release.domain
     return aggregate.grouped and not aggregate.is_auxiliary and domain is not None and bool(release.measures)
+
+
+def _hopeless(columns: Columns, release: CalibratedRelease) -> dict[str, NDArray[np.bool_]]:
+    """Where a quantile may be off by all rows of its group, as far as the released counts tell."""
+    ranks = {drawn.column: draw.ranks for drawn, draw in release.statistics if draw.ranks is not None}
+    rows = _most_rows(columns, release) if ranks else None
+    return {} if rows is None else {name: rows <= most for name, most in ranks.items()}
+
+
+def _without(columns: Columns, hopeless: Mapping[str, NDArray[np.bool_]]) -> Columns:
+    return {**columns, **{name: np.ma.masked_array(columns[name], mask=mask) for name, mask in hopeless.items()}}
+
+
+def _most_rows(columns: Columns, release: CalibratedRelease) -> NDArray[np.int64] | None:
+    """The noisy number of rows in each group, at the most; None if no count was released."""
+    plan = release.planned.release
+    factors = {
+        part.column: plan.rows if isinstance(part.measure, CountUnits) else 1
+        for part in plan.measures
+        if isinstance(part.measure, CountRows | CountUnits)
+    }
+    counts = [np.ma.getdata(columns[name]).astype(np.int64) * factor for name, factor in factors.items()]
+    return np.asarray(np.min(counts, axis=0)) if counts else None
 
 
 def _told_from_empty(columns: Columns, release: CalibratedRelease, levels: tuple[NoisyColumns, ...]) -> Columns:
