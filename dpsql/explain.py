@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Ratio, Reported, SmoothFunction
+from dpsql.aggregates.estimate import Linear, Ratio, Reported, SmoothFunction
 from dpsql.aggregates.format import format_measure, format_statistic, quantum_of
 from dpsql.aggregates.measure import Matched
 from dpsql.aggregates.strategies import has_sums, strategy_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dpsql.accounting.privacy_loss import Cost
-    from dpsql.aggregates.estimate import Linear
     from dpsql.aggregates.release import Bounded, Level
     from dpsql.mechanisms.additive import BundlePlace
     from dpsql.pipeline.auto_bounds import AutoBounds
@@ -244,6 +243,8 @@ def _collected(reports: RandomizedResponses) -> tuple[str, ...]:
 def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if isinstance(output.estimate, Reported):
         return ExplainedColumn(output.name, None, "estimated from randomised reports: see intervals()")
+    if calibrated.reads_noise(output):
+        return ExplainedColumn(output.name, None, "error unknown, because rows are compared with a noisy answer")
     if output.replicate:
         return ExplainedColumn(output.name, None, "error depends on the answer: see intervals()")
     if output.lost:
@@ -263,6 +264,8 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if output.chosen and domain is None:
         note = f"more than ± {width:.4g} at 95 %, because noisy values choose the rows: see intervals()"
         return ExplainedColumn(output.name, None, note)
+    if isinstance(output.estimate, Linear) and release.thresholds.keys() & dict(output.estimate.weights).keys():
+        return ExplainedColumn(output.name, width, "and more for groups near the threshold")
     return ExplainedColumn(output.name, width, "for all groups at once" if rows > 1 else "")
 
 

@@ -12,17 +12,24 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpsql.aggregates.estimate import Linear, Ratio, Reported, SmoothFunction, WithError
 from dpsql.mechanisms import combined
 from dpsql.mechanisms.additive import Noise
+from dpsql.mechanisms.selective import ShownCount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 NoisyColumns: TypeAlias = Mapping[str, tuple[Noise | combined.Combined, int]]
 """By measure its noise, and how many of the column's units one step of the noise is."""
+Thresholds: TypeAlias = Mapping[str, int]
+"""By measure the least noisy value with which a group is shown, in the column's units."""
+NO_THRESHOLDS: Thresholds = MappingProxyType({})
+Offsets: TypeAlias = tuple[float, float]
+"""How far the truth may lie from the noisy value: at least, which is 0 or negative, and at most."""
 Noises: TypeAlias = tuple[Noise | combined.Combined, ...]
 
 GRID = 100
@@ -54,24 +61,36 @@ def half_width(estimate: WithError | None, noises: NoisyColumns, level: float) -
 
 
 def interval(
-    estimate: WithError, value: float, measures: Mapping[str, Any], noises: NoisyColumns, level: float
+    estimate: WithError,
+    value: float,
+    measures: Mapping[str, Any],
+    noises: NoisyColumns,
+    level: float,
+    thresholds: Thresholds = NO_THRESHOLDS,
 ) -> tuple[float, float] | None:
-    """Around one noisy value; `measures` are the noisy measures of its row, where the estimate is a ratio."""
+    """Around one noisy value. `measures` are the noisy measures of its row, where the estimate is a ratio or reads a
+    count that selects groups; `thresholds` are those of such counts."""
     if isinstance(estimate, Reported):
         width = _reported(estimate, measures, level)
         return value - width, value + width
+    near = _near(measures, noises, thresholds, level)
     if isinstance(estimate, SmoothFunction):
-        return _smooth(estimate, measures, noises, level)
+        is_near = any(name in near for part in estimate.parts for name, _ in part.weights)
+        return None if is_near else _smooth(estimate, measures, noises, level)
     if not _known(estimate, noises):
         return None
     if isinstance(estimate, Linear):
-        width = _linear(estimate, noises, level)
-        return value - width, value + width
-    return _in_range(*_fieller(estimate, measures, noises, level), estimate.low, estimate.high)
+        low, high = _offsets(estimate, noises, level, near)
+        return value + low, value + high
+    return _in_range(*_fieller(estimate, measures, noises, level, near), estimate.low, estimate.high)
 
 
 def ends(
-    estimate: Linear | Ratio, rows: Iterable[Mapping[str, int | None]], noises: NoisyColumns, level: float
+    estimate: Linear | Ratio,
+    rows: Iterable[Mapping[str, int | None]],
+    noises: NoisyColumns,
+    level: float,
+    thresholds: Thresholds = NO_THRESHOLDS,
 ) -> Iterator[tuple[float, float] | None]:
     """The interval around the estimate itself, for each row of noisy measures; None where the answer is NULL."""
     used = _parts(estimate)
@@ -79,20 +98,21 @@ def ends(
     for row in rows:
         # What a test refused is None.
         measures = {name: value for name in used if (value := row.get(name)) is not None}
-        yield _around(estimate, measures, noises, level) if known and len(measures) == len(used) else None
+        is_known = known and len(measures) == len(used)
+        yield _around(estimate, measures, noises, level, thresholds) if is_known else None
 
 
 def _around(
-    estimate: Linear | Ratio, measures: Mapping[str, int], noises: NoisyColumns, level: float
+    estimate: Linear | Ratio, measures: Mapping[str, int], noises: NoisyColumns, level: float, thresholds: Thresholds
 ) -> tuple[float, float] | None:
     if isinstance(estimate, Linear):
         value, constant = _value(estimate, measures), float(estimate.constant)
         answer = round(value - constant) + constant if estimate.is_whole else value
-        return interval(estimate, answer, measures, noises, level)
+        return interval(estimate, answer, measures, noises, level, thresholds)
     below = _value(estimate.below, measures)
     # An average over fewer than no rows is NULL; a quotient that the analyst wrote is one unless it is by zero.
     answered = below > 0 or (below < 0 and estimate.low is None)
-    return interval(estimate, math.nan, measures, noises, level) if answered else None
+    return interval(estimate, math.nan, measures, noises, level, thresholds) if answered else None
 
 
 def _in_range(
@@ -105,6 +125,20 @@ def _in_range(
     elif low > end:
         low, high = end - (high - low), end
     return max(low, start), min(high, end)
+
+
+def _near(
+    measures: Mapping[str, int], noises: NoisyColumns, thresholds: Thresholds, level: float
+) -> dict[str, tuple[ShownCount, int]]:
+    """The counts of this row whose noise may have decided that the row is shown, with their values in steps."""
+    found = {}
+    for name in thresholds.keys() & measures.keys():
+        noise, unit = noises[name]
+        assert not isinstance(noise, combined.Combined)  # levels of which groups are hidden are not made consistent
+        count, value = ShownCount(noise, -(-thresholds[name] // unit)), measures[name] // unit
+        if count.is_near(value, level):
+            found[name] = count, value
+    return found
 
 
 def _reported(estimate: Reported, measures: Mapping[str, float], level: float) -> float:
@@ -188,9 +222,32 @@ def _parts(estimate: Linear | Ratio) -> set[str]:
 
 
 def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:
-    width = _width(_terms(linear, noises), level)
+    return _rounded(linear, _width(_terms(linear, noises), level))
+
+
+def _rounded(linear: Linear, width: float) -> float:
     # Of whole numbers, what is within this much before rounding is within so many after it.
     return math.floor(width + 0.5) if linear.is_whole else width + float(linear.rounding)
+
+
+def _offsets(linear: Linear, noises: NoisyColumns, level: float, near: Mapping[str, tuple[ShownCount, int]]) -> Offsets:
+    """How far the truth may lie from the noisy sum, of which the counts in `near` select the row.
+
+    These and all others hold at a level at which both do at the level asked for (Bonferroni).
+    """
+    selecting = [(name, weight) for name, weight in linear.weights if name in near]
+    if not selecting:
+        width = _linear(linear, noises, level)
+        return -width, width
+    others = [(name, weight) for name, weight in linear.weights if name not in near]
+    level = for_all(level, len(selecting) + bool(others))
+    width = _width(_terms(Linear(tuple(others)), noises), level)
+    low, high = -width, width
+    for name, weight in selecting:
+        count, value = near[name]
+        ends = [float(weight) * noises[name][1] * (end - value) for end in count.interval(value, level)]
+        low, high = low + min(ends), high + max(ends)
+    return -_rounded(linear, -low), _rounded(linear, high)
 
 
 def _width(terms: Sequence[tuple[float, Noise | combined.Combined]], level: float) -> float:
@@ -222,9 +279,16 @@ def _normalised(noises: Noises, steps: tuple[int, ...], level: float) -> float:
     return combined.half_width([(math.sqrt(step / GRID) / std, noise) for step, noise, std in scaled if step], level)
 
 
-def _fieller(ratio: Ratio, measures: Mapping[str, int], noises: NoisyColumns, level: float) -> tuple[float, float]:
+def _fieller(
+    ratio: Ratio,
+    measures: Mapping[str, int],
+    noises: NoisyColumns,
+    level: float,
+    near: Mapping[str, tuple[ShownCount, int]],
+) -> tuple[float, float]:
     above, below = _value(ratio.above, measures), _value(ratio.below, measures)
-    if abs(below) <= _linear(ratio.below, noises, level):
+    low, high = _offsets(ratio.below, noises, level, near)
+    if below + low <= 0 <= below + high:
         # The divisor may be 0 or of the other sign: then no ratio is ruled out.
         return -math.inf, math.inf
 
@@ -233,12 +297,21 @@ def _fieller(ratio: Ratio, measures: Mapping[str, int], noises: NoisyColumns, le
 
     def beyond(t: float) -> float:
         """How much farther from 0 the difference is than chance allows."""
+        if near:
+            low, high = _offsets(_difference(ratio, t), noises, level, near)
+            return max(above - t * below + low, t * below - above - high)
         terms = [((up - t * down) * units, noise) for up, down, noise, units in parts]
         return abs(above - t * below) - _width(terms, level)
 
     middle = above / below
     step = max(-beyond(middle) / abs(below), abs(middle) * TINY, TINY)
     return _edge(beyond, middle, -step), _edge(beyond, middle, step)
+
+
+def _difference(ratio: Ratio, t: float) -> Linear:
+    """The numerator less t times the denominator, without their rounding."""
+    difference = ratio.above.plus(ratio.below, -Fraction(t))
+    return Linear(difference.weights, difference.constant)
 
 
 def _value(linear: Linear, measures: Mapping[str, int]) -> float:

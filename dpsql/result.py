@@ -12,7 +12,7 @@ from dpsql.display import numbers
 from dpsql.display.html import MOST_ROWS, Cell, table
 from dpsql.engines.results import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.intervals import NoisyColumns, for_all, half_width, interval
+from dpsql.intervals import NO_THRESHOLDS, NoisyColumns, Thresholds, for_all, half_width, interval
 from dpsql.mechanisms.bootstrap import around_all, bootstrap_interval
 
 if TYPE_CHECKING:
@@ -126,6 +126,8 @@ class ResultColumn:
     """The number of rows that ORDER BY ... LIMIT or HAVING chose from: intervals hold for all of them at once."""
     levels: tuple[NoisyColumns, ...] = field(default=(), repr=False)
     """The noise at each level of ROLLUP or CUBE."""
+    thresholds: tuple[Thresholds, ...] = field(default=(NO_THRESHOLDS,), repr=False)
+    """Of each level, the thresholds of the counts that select its groups; of the only one without ROLLUP."""
     replicates: Callable[[tuple[Any, ...]], list[NDArray[np.float64]]] | None = field(default=None, repr=False)
     """Parametric bootstrap replicas of a computed column in a row, and in the rows that look the same."""
     lost: bool = False
@@ -161,8 +163,10 @@ class ResultColumn:
         if self.estimate is None:
             return None
         measures = {name: row[position] for name, position in self.hidden.items()}
-        noises = self.levels[row[self.hidden[TOTALS]]] if self.levels else self.noises
-        return interval(self.estimate, float(value), measures, noises, for_all(level, self.chosen_from))
+        number = row[self.hidden[TOTALS]] if self.levels else 0
+        noises = self.levels[number] if self.levels else self.noises
+        level = for_all(level, self.chosen_from)
+        return interval(self.estimate, float(value), measures, noises, level, self.thresholds[number])
 
     def shown_ends(self, row: tuple[Any, ...], value: Any) -> numbers.Ends | None:
         """The 95 % interval; UNKNOWN if the error is unknown, for example of a variance in a small group.

@@ -24,7 +24,7 @@ from dpsql.aggregates.measure import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpsql.aggregates.disjoint import CasePlace
     from dpsql.aggregates.estimate import Answer
@@ -182,11 +182,41 @@ class Drawn:
 
     column: str
     statistic: Statistic
+    together: tuple[Fraction, ...] = ()
+    """The fractions of all quantiles that are drawn together with it, from the lowest, if there are many of them."""
+    leader: str | None = None
+    """The column of the first of these, which has the profile of all of them; None if this is the first, or alone."""
 
     @property
     def profile(self) -> list[str]:
         """The columns of the group's profile."""
-        return [f"{self.column}_{part}" for part in self.statistic.parts]
+        return [f"{self.leader or self.column}_{part}" for part in self.statistic.parts]
+
+    @property
+    def draws(self) -> int:
+        """How many draws of one statistic it costs: quantiles that are drawn together cost one for each level."""
+        return 0 if self.leader else max(1, len(self.together).bit_length())
+
+
+MANY_QUANTILES = 9
+"""From so many on, quantiles of the same values are drawn together by bisection."""
+
+
+def drawn_together(statistics: Mapping[Statistic, str], is_bisected: Callable[[Statistic], bool]) -> tuple[Drawn, ...]:
+    """The statistics; many quantiles of the same values share a profile. MIN and MAX aim at ranks, not at fractions."""
+    found: dict[object, dict[Fraction, str]] = {}
+    for statistic, column in statistics.items():
+        if isinstance(statistic, Quantile) and 0 < statistic.fraction < 1 and is_bisected(statistic):
+            found.setdefault((statistic.argument, statistic.grid), {})[statistic.fraction] = column
+    many = {
+        column: columns for columns in found.values() if len(columns) >= MANY_QUANTILES for column in columns.values()
+    }
+    drawn = []
+    for statistic, column in statistics.items():
+        columns = many.get(column, {})
+        first = next(iter(columns.values()), column)
+        drawn.append(Drawn(column, statistic, tuple(sorted(columns)), None if first == column else first))
+    return tuple(drawn)
 
 
 def quantiles_in_order(statistics: tuple[Drawn, ...]) -> list[list[str]]:

@@ -185,7 +185,7 @@ def release_sql(release: Release) -> Query:
     aggregate = replace(aggregate, source=reading_asked_units(aggregate.source))
     writer = ReleaseWriter(replace(release, aggregate=aggregate))
     branches = [writer.over_distinct(base) for base in writer.distinct_bases()]
-    branches += [profile_sql(writer, drawn) for drawn in release.statistics]
+    branches += [profile_sql(writer, drawn) for drawn in release.statistics if drawn.leader is None]
     if has_sums(release):
         branches.insert(0, strategy_of(release).sums(writer))
     shared, branches = with_values_once(branches)
@@ -351,7 +351,7 @@ class ReleaseWriter:
 
     @property
     def profiles(self) -> list[str]:
-        return [name for drawn in self.release.statistics for name in drawn.profile]
+        return [name for drawn in self.release.statistics if drawn.leader is None for name in drawn.profile]
 
     def same_keys(self, left: str, right: str) -> Term:
         return all_of([test("same", Field(name, left), Field(name, right)) for name in self.key_names])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.mechanisms.additive import Box, Noise
+    from dpsql.mechanisms.selective import ShownCount
     from dpsql.sampling import Randomness
 
 # -- replayed interval -------------------------------------------------------------------------------------------------
@@ -88,6 +89,10 @@ if TYPE_CHECKING:
 
 REPLICATES = 199
 """Of 199 draws and the truth, each is as likely to be the fifth from either end: between those lie 95 %."""
+PLACES = np.arange(1, REPLICATES + 1) / (REPLICATES + 1)
+"""The quantiles that replicas are."""
+REPLAYED = 0.02
+"""The replicas beyond the last that are trusted."""
 TO_UNIT = 2.0**-64
 ROUNDING = 1e-12
 """Of tails and levels, in float64."""
@@ -112,6 +117,21 @@ def _redrawn(noise: Noise | Combined, rows: int, source: Randomness, radii: dict
     return np.asarray(quantiles(noise)[ranks], dtype=np.float64)
 
 
+def redrawn_if_shown(count: ShownCount, values: NDArray[np.int64], drawn: Draws) -> Draws:
+    """The draws of a count that selects its rows.
+
+    Where noise may have shown a row, its replicas are the plausible counts of a row that is shown, in the order of the
+    draws.
+    """
+    found = drawn.copy()
+    for value in np.unique(values).tolist():
+        if count.is_near(value, 1 - REPLAYED):
+            rows = np.flatnonzero(values == value)
+            ranks = np.argsort(np.argsort(drawn[:, rows], axis=0), axis=0)
+            found[:, rows] = (count.quantiles(value, PLACES) - value)[ranks]
+    return found
+
+
 def _radii(dimension: int, rows: int, source: Randomness) -> Draws:
     """Gamma(d + 1): a sum of exponential numbers."""
     parts = [-np.log(_uniform(rows, source)) for _ in range(dimension + 1)]
@@ -125,7 +145,7 @@ def _uniform(rows: int, source: Randomness) -> Draws:
 
 def quantiles(noise: Noise) -> Draws:
     """At 1/200, ..., 199/200: each the half-width of the interval that ends there, with its sign."""
-    levels = np.abs(2 * np.arange(1, REPLICATES + 1) / (REPLICATES + 1) - 1)
+    levels = np.abs(2 * PLACES - 1)
     low, high = np.full(REPLICATES, -1.0), np.full(REPLICATES, float(noise.half_width(float(levels.max()))))
     for _ in range(64):
         middle = np.ceil((low + high) / 2)

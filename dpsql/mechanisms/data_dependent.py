@@ -57,6 +57,10 @@ class Proposed:
             raise ValueError("the answer would be pure noise")
 
     @property
+    def ranks(self) -> None:
+        """Its error is that of its noise."""
+
+    @property
     def noise(self) -> LaplaceNoise:
         return LaplaceNoise(self.beta / self.epsilon)
 
@@ -178,6 +182,7 @@ class SmoothDraw:
     added: SmoothNoise
     name = "smooth"
     noise = None
+    ranks = None
     refund = None
     reach = 0
     work = 1

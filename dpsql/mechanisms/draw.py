@@ -95,6 +95,11 @@ class Draw(Protocol):
         ...
 
     @property
+    def ranks(self) -> int | None:
+        """How many rows an answer may be off at 95 %, from the aim or from the extreme; None unless that is public."""
+        ...
+
+    @property
     def note(self) -> str:
         """The statement about its error in `explain` and the notes."""
         ...

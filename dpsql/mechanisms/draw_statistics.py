@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.accounting.events import Event, Exponential, Free
+from dpsql.accounting.events import Event, Exponential, Free, Repeated
+from dpsql.aggregates.measure import Quantile
 from dpsql.mechanisms.draw import Refund, tallies, windows
-from dpsql.mechanisms.exponential import QuantileChoice, QuantileFraction, extreme, share
+from dpsql.mechanisms.exponential import MOST_ROWS, QuantileChoice, QuantileFraction, QuantileTree, extreme, share
 from dpsql.mechanisms.local_sensitivity import order_statistic, target_rank
 from dpsql.mechanisms.permute_and_flip import MostFrequent
 from dpsql.mechanisms.propose_test_release import StabilityTest
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.measure import Grid, Mode, Quantile
+    from dpsql.aggregates.measure import Grid, Mode
+    from dpsql.aggregates.release import Drawn
     from dpsql.mechanisms.draw import Terms
     from dpsql.mechanisms.local_sensitivity import OrderStatistic
 
@@ -39,6 +41,7 @@ class ChosenMode:
     choice: MostFrequent
     name: str = "exponential"
     noise: None = None
+    ranks: None = None
     reach: int = 0
     refund: None = None
 
@@ -71,6 +74,7 @@ class StableMode:
     test: StabilityTest
     name: str = "stable"
     noise: None = None
+    ranks: None = None
     reach: int = 0
     refund: Refund = Refund(Free(), Fraction(0))  # noqa: RUF009 - frozen
 
@@ -131,13 +135,18 @@ class ChosenQuantile:
         return 1  # per row that a group has, and no more
 
     @property
+    def ranks(self) -> int:
+        return self.choice.aim.inside + self.choice.rank_error(0.95)
+
+    @property
     def note(self) -> str:
         error = self.choice.rank_error(0.95)
         off = f"off by at most {error:,} ranks at 95 %; the error in value depends on the data"
         if (depth := self.choice.aim.inside) == 0:
             return off
         # Aimed at the very end it would lie beyond the data as often as not.
-        return f"stops {depth:,} rows short of the extreme, up to {depth + error:,} with noise; {off}"
+        few = f"(at the median of fewer than {2 * depth:,})"
+        return f"stops {depth:,} rows short of the extreme {few}, up to {depth + error:,} with noise; {off}"
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
         return np.ma.masked_array(self.choice.sample(windows(profile)))
@@ -152,6 +161,45 @@ def chosen_quantile(statistic: Quantile, terms: Terms) -> ChosenQuantile:
     if choice.reach > MOST_CHOICES:
         raise ValueError(f"the answer could be off by {MOST_CHOICES:,} ranks or more")
     return ChosenQuantile(choice)
+
+
+@dataclass(frozen=True)
+class BisectedQuantile:
+    """One of many quantiles that are drawn together. The first of them draws, and is charged for, all of them."""
+
+    tree: QuantileTree
+    fraction: Fraction
+    is_first: bool
+    name: str = "exponential"
+    noise: None = None
+    refund: None = None
+    work: int = 1
+    reach: int = MOST_ROWS  # the whole profile
+
+    @property
+    def event(self) -> Event:
+        return Repeated((Exponential(self.tree.epsilon),), Fraction(self.tree.levels)) if self.is_first else Free()
+
+    @property
+    def ranks(self) -> int:
+        return self.tree.rank_errors(0.95)[self.fraction]
+
+    @property
+    def note(self) -> str:
+        return (
+            f"off by at most {self.ranks:,} ranks at 95 %, mostly by far less; the error in value depends on the data"
+        )
+
+    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        """A row for each fraction."""
+        return np.ma.masked_array(self.tree.sample(windows(profile)))
+
+
+def bisected_quantile(drawn: Drawn, terms: Terms) -> BisectedQuantile:
+    assert isinstance(drawn.statistic, Quantile)
+    grid = drawn.statistic.grid
+    tree = QuantileTree(drawn.together, terms.epsilon, terms.rows, grid.low, grid.high)
+    return BisectedQuantile(tree, drawn.statistic.fraction, drawn.leader is None)
 
 
 @dataclass(frozen=True)

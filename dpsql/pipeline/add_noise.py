@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.accounting.ledger.journal import StoredAnswer
+from dpsql.aggregates.measure import Quantile
 from dpsql.aggregates.release import LEVEL, quantiles_in_order
 from dpsql.mechanisms.k_norm import drawn_together
 from dpsql.pipeline.stored_answers import as_text, from_text
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.release import Bounded, Level, Release
+    from dpsql.aggregates.release import Bounded, Drawn, Level, Release
     from dpsql.mechanisms.draw import Refund
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
     from dpsql.pipeline.charge_budget import Charged
@@ -213,15 +214,26 @@ def _measured(
 
 def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
     """The drawn statistics. Quantiles of the same values are sorted, unless a test refused one of them."""
-    columns: dict[str, np.ndarray] = {
-        drawn.column: draw.draw([exact[name] for name in drawn.profile]) for drawn, draw in release.statistics
-    }
+    columns: dict[str, np.ndarray] = {}
+    for drawn, draw in release.statistics:
+        if drawn.leader is None:
+            found = draw.draw([exact[name] for name in drawn.profile])
+            columns |= _of_each(drawn, release, found) if drawn.together else {drawn.column: found}
     for names in quantiles_in_order(release.planned.release.statistics):
-        drawn = np.ma.stack([columns[name] for name in names])
-        whole = ~np.ma.getmaskarray(drawn).any(axis=0)
-        drawn[:, whole] = np.sort(drawn.data[:, whole], axis=0)
-        columns |= zip(names, drawn, strict=True)
+        answers = np.ma.stack([columns[name] for name in names])
+        whole = ~np.ma.getmaskarray(answers).any(axis=0)
+        answers[:, whole] = np.sort(answers.data[:, whole], axis=0)
+        columns |= zip(names, answers, strict=True)
     return columns
+
+
+def _of_each(leader: Drawn, release: CalibratedRelease, found: np.ndarray) -> dict[str, np.ndarray]:
+    """The columns of quantiles that were drawn together."""
+    return {
+        drawn.column: found[drawn.together.index(drawn.statistic.fraction)]
+        for drawn, _ in release.statistics
+        if leader.column in (drawn.column, drawn.leader) and isinstance(drawn.statistic, Quantile)
+    }
 
 
 def _tested(measures: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:

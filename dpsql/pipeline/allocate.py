@@ -197,7 +197,8 @@ def asked_count(planned: Planned) -> int:
 
 
 def statistic_count(planned: Planned) -> int:
-    return sum(len(one.release.statistics) for one in planned.releases)
+    """The number of draws of one statistic's epsilon."""
+    return sum(drawn.draws for one in planned.releases for drawn in one.release.statistics)
 
 
 def _raise_selection(

@@ -25,6 +25,7 @@ from dpsql.aggregates.release import LEVEL
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.additive import LARGEST_STD
 from dpsql.mechanisms.draw import Refund, Terms
+from dpsql.mechanisms.draw_statistics import bisected_quantile
 from dpsql.mechanisms.registry import draw_for, mechanism_for
 from dpsql.pipeline.choose_mechanism import (
     NoisePlan,
@@ -212,6 +213,11 @@ class Calibrated:
         known = self.on_record or (None,) * len(self.releases)
         return tuple(release for release, answer in zip(self.releases, known, strict=True) if answer is None)
 
+    def reads_noise(self, output: Output) -> bool:
+        """Whether a noisy column has an unknown error, because an answer's noise decided what its release measures."""
+        read = self.releases if output.release is None else (self.releases[output.release],)
+        return bool(output.estimate or output.replicate) and any(part.planned.reads_noise for part in read)
+
     @property
     def event(self) -> Event:
         return Composed(tuple(release.event for release in self.due))
@@ -371,7 +377,7 @@ def _release(
     drawings: list[Event] = [Repeated((draw.event,), Fraction(release.release.groups)) for _, draw in statistics]
     if release.auto_bounds.groups:
         # Over however many groups, once that is found: they are pure, and have their epsilon together.
-        drawings = [PureRelease(statistic_epsilon(planned)) for _ in statistics]
+        drawings = [PureRelease(statistic_epsilon(planned)) for drawn, _ in statistics for _ in range(drawn.draws)]
     event = Composed((noise_plan.events[number], *drawings))
     part = noise_plan.part(number)
     delta = noise_plan.delta * part
@@ -381,6 +387,7 @@ def _release(
         lost = reserved * len(thresholds)
         event = Composed((event, ApproximateRelease(Fraction(0), lost)))
         delta += lost
+    draws = sum(drawn.draws for drawn, _ in statistics)
     drawn = CalibratedRelease(
         planned=release,
         measures=measures,
@@ -388,7 +395,7 @@ def _release(
         tests=tuple(_test(answer.test, measures) for answer in release.release.answers if answer.test is not None),
         thresholds=thresholds,
         event=event,
-        epsilon=measures_epsilon(planned) * part + statistic_epsilon(planned) * len(statistics),
+        epsilon=measures_epsilon(planned) * part + statistic_epsilon(planned) * draws,
         delta=delta,
         subject=subject_of(planned, number, dataset),
     )
@@ -430,6 +437,8 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
         release.rows,
     )
     draw = draw_for(drawn.statistic, terms)
+    if drawn.together:
+        draw = bisected_quantile(drawn, terms)
     if release.domain is not None and release.domain.size * draw.work > MOST_WORK:
         raise ProgrammingError(
             f"{release.domain.size:,} groups with {draw.work:,} numbers each are too much work",

@@ -210,6 +210,7 @@ def _drawing(planned: Planned) -> Event:
             else PureRelease(epsilon)
             for one in planned.releases
             for drawn in one.release.statistics
+            for _ in range(drawn.draws)
         )
     )
 

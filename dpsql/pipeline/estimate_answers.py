@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.release import Release
     from dpsql.engines.post_processor import Lasting
-    from dpsql.intervals import NoisyColumns
+    from dpsql.intervals import NoisyColumns, Thresholds
     from dpsql.local.estimate import Floats
     from dpsql.mechanisms.consistency import Agreed, KeptKeys
     from dpsql.pipeline.add_noise import Noisy
@@ -101,6 +101,21 @@ def levels_noises(release: CalibratedRelease) -> tuple[NoisyColumns, ...]:
     plan, noises = release.planned.release, release.noises
     return tuple(
         {fine.column: noises[own.column] for fine, own in zip(plan.measures, level.measures, strict=True)}
+        for level in plan.levels
+    )
+
+
+def levels_thresholds(release: CalibratedRelease) -> tuple[Thresholds, ...]:
+    """For each level the thresholds of the counts that select its groups, by the names of the finest."""
+    plan = release.planned.release
+    if not plan.levels:
+        return (release.thresholds,)
+    return tuple(
+        {
+            fine.column: release.thresholds[own.column]
+            for fine, own in zip(plan.measures, level.measures, strict=True)
+            if own.column in release.thresholds
+        }
         for level in plan.levels
     )
 

@@ -97,6 +97,8 @@ LEFT_OUT = {
     "PlannedRelease.answers": AFTER,
     "NoisyMeasure.bounded": "each measure of the release that gets noise, in their order",
     "NoisyMeasure.alone": PRICE,
+    "Drawn.leader": "the first of those in `together`",
+    "PlannedAdaptiveSubquery.is_noisy": "follows from its SQL",
     "CalibratedRelease.planned": "described by itself",
     "CalibratedRelease.event": PRICE,
     "CalibratedRelease.epsilon": PRICE,

@@ -27,13 +27,13 @@ from dpsql.aggregates.measure import (
     OverDistinct,
     Statistic,
 )
-from dpsql.aggregates.release import Bounded, Columns, Drawn, Release, levels_of
+from dpsql.aggregates.release import Bounded, Columns, Release, drawn_together, levels_of
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
 from dpsql.expressions.format import format_expression, format_value
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.refusals import INSTEAD, about
-from dpsql.mechanisms.registry import ADDITIVE, MECHANISMS, drawing
+from dpsql.mechanisms.registry import ADDITIVE, MECHANISMS, drawing, is_chosen
 from dpsql.pipeline.auto_bounds import counts_auto_bounds
 from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.pipeline.track_units import contribution_bounds
@@ -245,7 +245,7 @@ def _release(
         rows_per_unit=release.rows_per_unit[0] if release.across is None else None,
         measures=measures,
         levels=levels_of(release.aggregate.totals, len(release.aggregate.keys), measures),
-        statistics=tuple(Drawn(column, statistic) for statistic, column in columns.statistics.items()),
+        statistics=drawn_together(columns.statistics, lambda statistic: is_chosen(statistic, request.mechanism)),
         answers=answers,
         partition_selection=partition_selection,
         min_units=None if release.domain is None and request.min_units == 1 else request.min_units,

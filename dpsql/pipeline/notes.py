@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.release import Release
+    from dpsql.aggregates.release import Drawn, Release
     from dpsql.engines.results import Cells
     from dpsql.expressions.tree import Expression, Known
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
@@ -55,6 +55,8 @@ NEARLY_ALL = 0.99
 WORTH_SAYING = 0.005
 """The share of rows that are left out from which on a note says so."""
 DIAGNOSE = "diagnose=True measures what these limits leave out"
+MEDIAN_ERROR = math.sqrt(math.pi / 2)
+"""The standard deviation of a median of n values, times the root of n, in theirs."""
 GOOD = 0.1
 """The relative error for which `MostlyNoise` names an epsilon."""
 
@@ -91,6 +93,8 @@ def is_noise_only(release: Release) -> bool:
 def _is_clipped(release: Release) -> bool:
     """Whether the analyst, or `"auto"`, clamps values within the range that they may have."""
     known = release.facts.any_row
+    if any(answer.test is not None for answer in release.answers):  # a proposed clip
+        return True
     return any(
         call.group_bounds is not None or any(_is_narrowed(argument, known) for argument in call.arguments)
         for call in release.aggregate.calls
@@ -175,8 +179,10 @@ def _left_out(release: Release) -> Iterator[str]:
 
 
 def constant_note(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
-    """The intervals of a release that reads a noisy answer cover its own noise only."""
-    if any(part.releases for release in releases for part in release.planned.adaptive):
+    """Intervals of a release that reads noisy answers cover its own noise only; if it compares with them, none do."""
+    if any(release.planned.reads_noise for release in releases):
+        yield "± ?: rows are compared with a noisy answer, so the error is unknown"
+    elif any(part.releases for release in releases for part in release.planned.adaptive):
         yield "± does not include the noise of the subquery's answer"
 
 
@@ -247,16 +253,36 @@ def left_out_notes(releases: Sequence[CalibratedRelease], columns: Sequence[Colu
 
 def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
     """The error of statistics, which have no interval: of a quantile in ranks, of a mode in rows."""
-    names = {
-        (output.release, part): output.name
-        for output in outputs
-        if isinstance(output.estimate, Linear)
-        for part, _ in output.estimate.weights
-    }
     for number, release in enumerate(releases):
         for drawn, draw in release.statistics:
             if draw.noise is None:
-                yield f"{names.get((number, drawn.column)) or format_statistic(drawn.statistic)}: {draw.note}"
+                yield f"{_name_of(drawn, number, outputs)}: {draw.note}"
+
+
+def _name_of(drawn: Drawn, release: int, outputs: Sequence[Output]) -> str:
+    """The column that shows a statistic, or else what it is."""
+    read = ((output, output.estimate) for output in outputs if output.release == release)
+    names = (
+        output.name
+        for output, estimate in read
+        if isinstance(estimate, Linear) and drawn.column in dict(estimate.weights)
+    )
+    return next(names, "") or format_statistic(drawn.statistic)
+
+
+def unranked_notes(
+    outputs: Sequence[Output],
+    releases: Sequence[CalibratedRelease],
+    hopeless: Sequence[Mapping[str, NDArray[np.bool_]]],
+) -> Iterator[str]:
+    """The quantiles that are NULL, with the number of groups where they are."""
+    for number, (release, groups) in enumerate(zip(releases, hopeless, strict=True)):
+        keys = release.planned.release.key_names
+        for drawn, draw in release.statistics:
+            if drawn.column in groups and (null := int(groups[drawn.column].sum())):
+                where = f" in {several(null, 'group', 'groups')}" if keys else ""
+                name = _name_of(drawn, number, outputs)
+                yield f"{name} is NULL{where}: it may be off by {draw.ranks:,} rows, as many as there are or more"
 
 
 def diagnosis_notes(releases: Sequence[CalibratedRelease], columns: Sequence[Columns | None]) -> Iterator[str]:
@@ -336,13 +362,17 @@ def choice_note(columns: Sequence[ResultColumn]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class MostlyNoise:
-    """A column whose values are hardly distinguishable from 0, and the epsilon for a typical error of a tenth."""
+    """A column whose values are hardly distinguishable from 0, and the epsilon for a tenth of its median."""
 
     name: str
     epsilon: float | None
 
     def __str__(self) -> str:
-        better = "" if self.epsilon is None else f"; about epsilon {self.epsilon:.2g} would give ± {GOOD:.0%}"
+        better = (
+            ""
+            if self.epsilon is None
+            else f"; about epsilon {self.epsilon:.2g} would give ± {GOOD:.0%} for half of its values"
+        )
         return f'"{self.name}" is mostly noise at this epsilon{better}'
 
 
@@ -353,15 +383,21 @@ def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) 
             continue
         values = cells.numbers(position)
         if len(values) and np.mean(np.abs(values) <= width) >= MOSTLY:
-            enough = _enough(values, width, epsilon)
             # Many empty groups beside a few large ones are not noise.
-            if enough is None or enough > epsilon:
-                yield MostlyNoise(column.name, enough)
+            squares = float(np.mean((values / (width / 1.96)) ** 2)) - 1
+            if _epsilon_for(math.sqrt(max(squares, 0.0)), epsilon) > epsilon or squares <= 2 * math.sqrt(
+                2 / len(values)
+            ):
+                yield MostlyNoise(column.name, _enough(values, width, epsilon))
 
 
 def _enough(values: np.ndarray, width: float, epsilon: float) -> float | None:
-    """The epsilon for an error of a tenth, since errors fall as 1/epsilon; None if the values could be noise alone."""
-    in_noises = values / (width / 1.96)
-    beyond = float(np.mean(in_noises**2)) - 1
-    spread = 2 * math.sqrt(2 / len(values))
-    return epsilon * 1.96 / (GOOD * math.sqrt(beyond)) if beyond > spread and epsilon else None
+    """The epsilon for an error of a tenth of the median, which a few large groups do not move. None if the median could
+    be noise alone."""
+    median = abs(float(np.median(values))) / (width / 1.96)
+    return _epsilon_for(median, epsilon) if median > 2 * MEDIAN_ERROR / math.sqrt(len(values)) and epsilon else None
+
+
+def _epsilon_for(value: float, epsilon: float) -> float:
+    """The epsilon for an error of a tenth of a value in standard deviations of the noise; errors fall as 1/epsilon."""
+    return epsilon * 1.96 / (GOOD * value) if value else math.inf

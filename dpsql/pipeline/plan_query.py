@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.track_units import Tracked
     from dpsql.relation.relation import Scan
     from dpsql.relation.reports import AdaptiveTable, RandomizedResponses
+    from dpsql.sql.adaptive import AdaptiveSubquery
     from dpsql.sql.noise_tracking import PropagatedError
 
 # -- counted reports ---------------------------------------------------------------------------------------------------
@@ -187,6 +188,8 @@ class PlannedAdaptiveSubquery:
     post_processing: str
     releases: tuple[int, ...]
     public: tuple[PublicTable, ...]
+    is_noisy: bool
+    """Whether any of its columns is noisy, so that rows are compared with noise; a list of keys is not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,6 +254,11 @@ class PlannedRelease:
     def _rendered(self) -> str:
         """Rendered once, with the salt left open."""
         return self.render(self.with_adaptive, self.zeros)
+
+    @property
+    def reads_noise(self) -> bool:
+        """Whether what it measures depends on the noise of an earlier answer, which no interval of its own includes."""
+        return any(answer.is_noisy for answer in self.adaptive)
 
     @property
     def zeros(self) -> dict[str, int]:
@@ -436,10 +444,25 @@ def _adaptive(number: int, measured: Measured, render: Render) -> tuple[PlannedA
             answer.sql,
             tuple(i for i in range(answer.after) if reads_release(answer.query, i)),
             tuple(PublicTable(scan, columns_read(scan, answer.query), render) for scan in answer.public),
+            _is_noisy(answer, measured),
         )
         for answer in before
         if answer.table.name in read
     )
+
+
+def _is_noisy(answer: AdaptiveSubquery, measured: Measured) -> bool:
+    """Whether noise enters a column of the answer; also where that is not known."""
+    tables = {
+        release_name(number): NoisyRows(
+            (*((name, PLAIN) for name in part.key_names), *((f"_a{place}", LOST) for place in range(len(part.answers))))
+        )
+        for number, part in enumerate(measured.releases)
+    }
+    public = {scan.table.lower(): plain_rows(columns_read(scan, answer.query)) for scan in answer.public}
+    query = answer.query
+    found = propagate_error(query, {**public, **tables}) if isinstance(query, exp.Query) else None
+    return found is None or any(made.kind for _, made in found.rows.columns)
 
 
 def _outputs(post_processing: exp.Query, measured: Measured) -> tuple[Output, ...]:
@@ -455,7 +478,7 @@ def _outputs(post_processing: exp.Query, measured: Measured) -> tuple[Output, ..
     answers = _estimates(release)
     always = (LEVEL,) if release.levels else ()
     found = [estimate_of(item, answers) or _smooth(item, release) for item in items]
-    return _with_hidden(post_processing, found, number, release.key_names, always)
+    return _with_hidden(post_processing, found, number, release.key_names, always, release.partition_selection)
 
 
 def _outputs_of_reports(post_processing: exp.Select, reports: RandomizedResponses) -> tuple[Output, ...]:
@@ -531,18 +554,21 @@ def _with_hidden(
     number: int | None,
     keys: Collection[str],
     always: tuple[str, ...] = (),
+    selecting: str | None = None,
 ) -> tuple[Output, ...]:
-    """A ratio's error depends on its own noisy parts, so these come along behind the visible columns."""
+    """The error of a ratio depends on its own noisy parts, and that of a group which noise may have shown on the count
+    that selects it, so these come along behind the visible columns."""
     items, chosen = post_processing.expressions, chooses_by_noise(post_processing, keys)
     positions: dict[str, int] = {}
     outputs = []
     for item, estimate in zip(items, estimates, strict=True):
         wanted: tuple[str, ...] = ()
-        if estimate is not None and (always or not isinstance(estimate, Linear)):
+        selected = _selecting(estimate, selecting)
+        if estimate is not None and (always or selected or not isinstance(estimate, Linear)):
             if post_processing.args.get("distinct"):
                 estimate = None
             elif isinstance(estimate, Linear):
-                wanted = always
+                wanted = (*always, *selected)
             elif isinstance(estimate, Reported):
                 wanted = (estimate.standard_error, estimate.kurtosis)
             else:
@@ -553,6 +579,10 @@ def _with_hidden(
         outputs.append(Output(item.alias_or_name, estimate, number, hidden, is_key, chosen, is_answer=is_answer))
     post_processing.set("expressions", [*items, *map(_hidden, positions)])
     return tuple(outputs)
+
+
+def _selecting(estimate: WithError | None, column: str | None) -> tuple[str, ...]:
+    return tuple(part for part, _ in estimate.weights if part == column) if isinstance(estimate, Linear) else ()
 
 
 def _is_answer(item: exp.Expr) -> bool:

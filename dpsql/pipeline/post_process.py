@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.measure import CountRows, CountUnits
 from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.engines.post_processor import Lasting
 from dpsql.engines.render import quoted
 from dpsql.errors import ProgrammingError, SealedExecutionError
-from dpsql.intervals import ends, for_all, half_width
-from dpsql.mechanisms.bootstrap import REPLICATES, redrawn
+from dpsql.intervals import NO_THRESHOLDS, ends, for_all, half_width
+from dpsql.mechanisms.bootstrap import REPLICATES, redrawn, redrawn_if_shown
+from dpsql.mechanisms.combined import Combined
+from dpsql.mechanisms.selective import ShownCount
+from dpsql.pipeline.estimate_answers import levels_thresholds
 from dpsql.pipeline.notes import (
     age_note,
     bounding_notes,
@@ -34,6 +38,7 @@ from dpsql.pipeline.notes import (
     lost_note,
     mostly_noise,
     share_notes,
+    unranked_notes,
 )
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn, is_number
 from dpsql.sampling import RepeatableRandomness
@@ -48,7 +53,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.ledger.ledger import Ledger
     from dpsql.engines.base import PostProcessingTable
     from dpsql.engines.post_processor import PostProcessor
-    from dpsql.intervals import NoisyColumns
+    from dpsql.intervals import NoisyColumns, Thresholds
     from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.charge_budget import Charged
@@ -187,11 +192,15 @@ def _redrawn(part: Released, source: RepeatableRandomness) -> dict[str, np.ndarr
     levels = part.levels or (part.release.noises,)
     level = np.asarray(part.columns[TOTALS]) if part.levels else np.zeros(part.rows, dtype=np.int64)
     found = {name: np.zeros((REPLICATES, part.rows), dtype=np.int64) for name in levels[0] if name in part.columns}
-    for number, noises in enumerate(levels):
+    for number, (noises, thresholds) in enumerate(zip(levels, levels_thresholds(part.release), strict=True)):
         rows = np.flatnonzero(level == number)
         draws = redrawn([noises[name][0] for name in found], len(rows), source)
         for name, drawn in zip(found, draws, strict=True):
-            found[name][:, rows] = np.rint(drawn * noises[name][1]).astype(np.int64)
+            noise, unit = noises[name]
+            if name in thresholds and not isinstance(noise, Combined):
+                values = np.ma.getdata(part.columns[name]).astype(np.int64)[rows] // unit
+                drawn = redrawn_if_shown(ShownCount(noise, -(-thresholds[name] // unit)), values, drawn)
+            found[name][:, rows] = np.rint(drawn * unit).astype(np.int64)
     return {
         name: np.ma.masked_array(
             np.ma.getdata(part.columns[name]).astype(np.int64) + drawn,
@@ -218,6 +227,11 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         for columns, release, levels in zip(estimated.columns, calibrated.releases, estimated.noises, strict=True)
         if columns is not None
     ]
+    hopeless = [_hopeless(columns, release) for columns, release, _ in released]
+    released = [
+        (_without(columns, found), release, levels)
+        for (columns, release, levels), found in zip(released, hopeless, strict=True)
+    ]
     private = [
         {**release.with_noise_columns(columns, levels), **_interval_ends(columns, release, levels)}
         for columns, release, levels in released
@@ -233,7 +247,9 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     receipt = _receipt(noisy, environment)
     faint = list(mostly_noise(columns, finished.cells, float(calibrated.request.epsilon)))
     empty = empty_groups_notes(calibrated, hidden)
-    notes = (*_notes(estimated, columns, receipt, environment.engine.guarantees.changed), *empty, *map(str, faint))
+    unranked = unranked_notes(calibrated.outputs, calibrated.releases, hopeless)
+    told = _notes(estimated, columns, receipt, environment.engine.guarantees.changed)
+    notes = (*told, *unranked, *empty, *map(str, faint))
     return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
 
 
@@ -241,12 +257,15 @@ def _column(
     name: str, kind: str, output: Output, estimated: Estimated, environment: Environment, replay: Bootstrap | None
 ) -> ResultColumn:
     calibrated = estimated.noisy.charged.calibrated
+    if calibrated.reads_noise(output):
+        output = replace(output, estimate=None, replicate="", lost=True)
     return ResultColumn(
         name=name,
         type=kind,
         estimate=output.estimate,
         noises=_noises(output, calibrated),
         levels=() if output.release is None else estimated.noises[output.release],
+        thresholds=_thresholds(output, calibrated),
         hidden=dict(output.hidden),
         is_key=output.is_key,
         chosen_from=_chosen_from(output, estimated, environment),
@@ -350,6 +369,10 @@ def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
     return {} if output.release is None else calibrated.releases[output.release].noises
 
 
+def _thresholds(output: Output, calibrated: Calibrated) -> tuple[Thresholds, ...]:
+    return (NO_THRESHOLDS,) if output.release is None else levels_thresholds(calibrated.releases[output.release])
+
+
 def _chosen_from(output: Output, estimated: Estimated, environment: Environment) -> int:
     """The number of rows to choose from, if noisy values chose them; else 1."""
     calibrated = estimated.noisy.charged.calibrated
@@ -376,6 +399,29 @@ def _may_hide(release: CalibratedRelease) -> bool:
     """Whether it has public groups, and measures of them that are 0 where nobody is in a group."""
     aggregate, domain = release.planned.release.aggregate, release.planned.release.domain
     return aggregate.grouped and not aggregate.is_auxiliary and domain is not None and bool(release.measures)
+
+
+def _hopeless(columns: Columns, release: CalibratedRelease) -> dict[str, NDArray[np.bool_]]:
+    """Where a quantile may be off by all rows of its group, as far as the released counts tell."""
+    ranks = {drawn.column: draw.ranks for drawn, draw in release.statistics if draw.ranks is not None}
+    rows = _most_rows(columns, release) if ranks else None
+    return {} if rows is None else {name: rows <= most for name, most in ranks.items()}
+
+
+def _without(columns: Columns, hopeless: Mapping[str, NDArray[np.bool_]]) -> Columns:
+    return {**columns, **{name: np.ma.masked_array(columns[name], mask=mask) for name, mask in hopeless.items()}}
+
+
+def _most_rows(columns: Columns, release: CalibratedRelease) -> NDArray[np.int64] | None:
+    """The noisy number of rows in each group, at the most; None if no count was released."""
+    plan = release.planned.release
+    factors = {
+        part.column: plan.rows if isinstance(part.measure, CountUnits) else 1
+        for part in plan.measures
+        if isinstance(part.measure, CountRows | CountUnits)
+    }
+    counts = [np.ma.getdata(columns[name]).astype(np.int64) * factor for name, factor in factors.items()]
+    return np.asarray(np.min(counts, axis=0)) if counts else None
 
 
 def _told_from_empty(columns: Columns, release: CalibratedRelease, levels: tuple[NoisyColumns, ...]) -> Columns:
@@ -405,9 +451,12 @@ def _interval_ends(
     length = len(next(iter(columns.values()), ()))
     level_of = columns[TOTALS].tolist() if levels else [0] * length
     rows = [{name: values[row] for name, values in measures.items()} for row in range(length)]
+    thresholds = levels_thresholds(release)
     for number, estimate in enumerate(release.planned.ends):
         found = [
-            None if estimate is None else next(ends(estimate, [row], by_level[level], LEVEL))
+            None
+            if estimate is None or release.planned.reads_noise
+            else next(ends(estimate, [row], by_level[level], LEVEL, thresholds[level]))
             for row, level in zip(rows, level_of, strict=True)
         ]
         unknown = [end is None for end in found]
