@@ -161,7 +161,7 @@ def test_databases_of_a_lake(spark: Any, plain: duckdb.DuckDBPyConnection) -> No
     for name in SCHEMA["tables"]:
         spark.sql(f"DROP TABLE IF EXISTS {name}")
         spark.createDataFrame(plain.table(name).df()).write.format("parquet").saveAsTable(name)
-    with pytest.raises(dpsql.SchemaError, match=r'nothing enforces that "sales\.orders\.id" unique'):
+    with pytest.raises(dpsql.SchemaError, match=r'nothing enforces that "sales\.orders\.id" is unique'):
         exactly(spark)
     tables = {name: table for name, table in SCHEMA["tables"].items() if name != "sales.lines"}
     with exactly(spark, SCHEMA | {"tables": tables}) as session:
