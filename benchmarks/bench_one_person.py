@@ -229,6 +229,7 @@ def fill_postgresql(backend: Any, world: str) -> None:
         "max_parallel_workers_per_gather": "0",
         "statement_timeout": f"{LONGEST_PLAIN}s",
         "temp_file_limit": "4GB",
+        "search_path": "pg_catalog, public",
     }
     for name, value in {**SETTINGS, "work_mem": f"{WORKING_MEMORY}kB", **limits}.items():
         backend.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])

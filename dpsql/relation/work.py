@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.tree import Column, columns_of, names_read
-from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
+from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_PUBLIC_COPIES, MOST_ROWS_OF_ONE
 from dpsql.relation.facts import equated, facts_of
 from dpsql.relation.relation import (
     CrossUnitJoin,
@@ -72,6 +72,11 @@ class Growth:
     def is_linear(self) -> bool:
         """Whether the work is proportional to the person's own rows, or to one row."""
         return self.degree <= 1 and self.factor <= MOST_COPIES
+
+    @property
+    def is_small(self) -> bool:
+        """Whether sorting what is made of many rows takes about as long as sorting these rows."""
+        return self.degree == 0 or (self.degree == 1 and self.factor <= MOST_PUBLIC_COPIES)
 
     @property
     def most_rows(self) -> int:
@@ -157,11 +162,8 @@ class _Bounding:
             case Scan() | ValuesTable():
                 return BoundedWork(relation, ONE if one_row_per_unit(relation) else OWN)
             case LightUnits(_, most_rows):
-                return (
-                    BoundedWork(relation, OWN, True)
-                    if most_rows == UNDECIDED
-                    else BoundedWork(relation, Growth(most_rows, 0))
-                )
+                is_decided = most_rows != UNDECIDED
+                return BoundedWork(relation, Growth(most_rows, 0) if is_decided else OWN, not is_decided)
             case Filter(source, condition):
                 bounded = self.visit(source, (*given, *conjuncts(condition)))
                 left = _untested(condition, bounded)
@@ -201,20 +203,23 @@ class _Bounding:
             ("left", join.left, join.right) if is_tracked(join.left) else ("right", join.right, join.left)
         )
         bounded = self.visit(rows, given)
-        copies = Growth(self._matches(rows, public, met), 0)
+        matches = self._matches(rows, public, met)
+        copies = Growth(matches or MOST_COPIES, 0)
+        if matches is not None and matches > 1 and not (bounded.growth * copies).is_small:
+            bounded = self._limited(bounded, given)
         bounded, _ = self._multiplied(bounded, BoundedWork(public, copies), (given, ()))
         changed: dict[str, Any] = {side: bounded.relation, "condition": _untested(join.condition, bounded)}
         return replace(bounded, relation=replace(join, **changed), growth=bounded.growth * copies)
 
-    def _matches(self, rows: Relation, public: Relation, conditions: Conditions) -> int:
-        """How many public rows one row can be joined with. A pending answer is presumed to have few."""
+    def _matches(self, rows: Relation, public: Relation, conditions: Conditions) -> int | None:
+        """How many public rows one row can be joined with. None for a pending answer, presumed to be MOST_COPIES."""
         if meets_once(rows, public, conditions):
             return 1
         query = most_matches_sql(rows, public, conditions)
         found = self.count(query)
         if found is None:
             self.presumed.append(query)
-            return MOST_COPIES
+            return None
         return max(1, found)
 
     def _of_one_person(self, join: Join, met: Conditions, given: Conditions) -> BoundedWork:
@@ -286,7 +291,7 @@ class _Bounding:
             other = self.visit(semi.other, tests)
         else:
             copies = 1 if _is_looked_up(semi, tests) else self._matches(semi.source, semi.other, tests)
-            other = BoundedWork(semi.other, Growth(copies, 0))
+            other = BoundedWork(semi.other, Growth(copies or MOST_COPIES, 0))
         if not _is_looked_up(semi, tests):
             source, other = self._multiplied(source, other, (given, tests))
         condition = semi.condition if semi.compared else _untested(semi.condition, source, other)
