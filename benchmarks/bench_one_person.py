@@ -1,6 +1,6 @@
 """Whether one person shows in the time or memory of a question: the same database with and without that person.
 
-    python benchmarks/bench_one_person.py [duckdb] [postgresql] [spark] [QUESTIONS]
+    python benchmarks/bench_one_person.py [duckdb] [postgresql] [spark] [QUESTIONS | FIRST:LAST]
 
 Generated questions join a person's rows, cross lists, look into moving windows, remove duplicates and match patterns;
 half of them ask about that person alone. Each release is run on a database without person 42, on one where the
@@ -391,12 +391,14 @@ def figures(found: Found | None) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    number = next((int(part) for part in arguments if part.isdigit()), 300)
+    ends = next((part.split(":") for part in arguments if part.replace(":", "").isdigit()), ["300"])
+    first, last = int(ends[0]) if len(ends) > 1 else 0, int(ends[-1])
     names = [part for part in arguments if part in ENGINES] or ["duckdb", "postgresql"]
     met = True
     for name in names:
+        asked = questions(last if name != "spark" else max(1, last // 10))[first:]
         with ENGINES[name]() as engine:
-            met &= report(name, *compare(engine, questions(number if name != "spark" else max(1, number // 10))))
+            met &= report(name, *compare(engine, asked))
     return 0 if met else 1
 
 
