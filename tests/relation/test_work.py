@@ -14,6 +14,7 @@ import dpsql
 from dpsql.engines.duckdb.render import render
 from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
 from dpsql.pipeline.stages import FREE
+from dpsql.relation import work
 from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Filter, Join, LightUnits, Scan
 from dpsql.relation.sql import relation_sql
@@ -274,10 +275,18 @@ def test_light_units_are_named_in_the_trace(conn: dpsql.Connection) -> None:
     assert "left out people with more than 512 rows" in str(conn.trace(SELF_JOIN))
 
 
+SCAN = Scan(table="t", unit=None, columns=(), contribution=None, one_row_per_unit=False)  # type: ignore[arg-type]
+
+
+def test_a_number_that_is_not_decided_yet_is_any_number() -> None:
+    """What was limited before is met again when the steps below are limited earlier."""
+    found = work._Bounding(lambda query: None).visit(LightUnits(SCAN, work.UNDECIDED), ())
+    assert (found.growth, found.limited) == (work.OWN, True)
+
+
 def test_heaviest_counted() -> None:
-    scan = Scan(table="t", unit=None, columns=(), contribution=None, one_row_per_unit=False)  # type: ignore[arg-type]
-    assert heaviest_counted(scan) is None
-    assert heaviest_counted(LightUnits(LightUnits(scan, 3), 5)) == 3
+    assert heaviest_counted(SCAN) is None
+    assert heaviest_counted(LightUnits(LightUnits(SCAN, 3), 5)) == 3
 
 
 # -- bytes ------------------------------------------------------------------------------------------------------------
