@@ -195,24 +195,35 @@ def on_postgresql() -> Iterator[Engine]:
     import psycopg
 
     with runpy.run_path(str(TESTS / "postgresql_cluster.py"))["cluster"]() as url:
-        urls: dict[str, str] = {}
-        backends: dict[str, Any] = {}
+        urls = {world: url.replace("/postgres", f"/{world}", 1) for world in WORLDS}
         for world in WORLDS:
             with psycopg.connect(url, autocommit=True) as owner:
-                owner.execute(f"CREATE DATABASE {world}")
-            urls[world] = url.replace("/postgres", f"/{world}") if "/postgres" in url else f"{url}&dbname={world}"
-            backends[world] = psycopg.connect(urls[world], autocommit=True)
-            fill_postgresql(backends[world], world)
+                owner.execute(f"CREATE DATABASE {world}".encode())
+            with psycopg.connect(urls[world], autocommit=True) as owner:
+                fill_postgresql(owner, world)
 
         def measured(world: str, sql: str) -> tuple[float, float]:
-            backend = backends[world]
-            process = Path(f"/proc/{backend.info.backend_pid}")
-            (process / "clear_refs").write_text("5")
-            before = cpu_of(process)
-            backend.execute(sql.encode()).fetchall()
-            return cpu_of(process) - before, resident_peak(process)
+            """By a backend of its own: one keeps the memory of earlier queries."""
+            with psycopg.connect(urls[world], autocommit=True) as backend:
+                for name, value in LIMITS_OF_POSTGRESQL.items():
+                    backend.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
+                process = Path(f"/proc/{backend.info.backend_pid}")
+                (process / "clear_refs").write_text("5")
+                before = cpu_of(process)
+                backend.execute(sql.encode()).fetchall()
+                return cpu_of(process) - before, resident_peak(process)
 
         yield Engine(lambda world: urls[world], measured, "postgres")
+
+
+LIMITS_OF_POSTGRESQL = {
+    **SETTINGS,
+    "work_mem": f"{WORKING_MEMORY}kB",
+    "max_parallel_workers_per_gather": "0",
+    "statement_timeout": f"{LONGEST_PLAIN}s",
+    "temp_file_limit": "4GB",
+    "search_path": "pg_catalog, public",
+}
 
 
 def fill_postgresql(backend: Any, world: str) -> None:
@@ -224,20 +235,11 @@ def fill_postgresql(backend: Any, world: str) -> None:
             with backend.cursor() as cursor, cursor.copy(f"COPY {name} FROM STDIN") as copy:
                 for row in made.execute(rows).fetchall():
                     copy.write_row(row)
-    backend.execute("ANALYZE")
-    limits = {
-        "max_parallel_workers_per_gather": "0",
-        "statement_timeout": f"{LONGEST_PLAIN}s",
-        "temp_file_limit": "4GB",
-        "search_path": "pg_catalog, public",
-    }
-    for name, value in {**SETTINGS, "work_mem": f"{WORKING_MEMORY}kB", **limits}.items():
-        backend.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
+    backend.execute("VACUUM ANALYZE")
 
 
 def cpu_of(process: Path) -> float:
-    fields = (process / "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    return int((process / "schedstat").read_text().split()[0]) / 1e9
 
 
 def resident_peak(process: Path) -> float:
