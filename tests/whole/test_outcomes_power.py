@@ -46,7 +46,7 @@ FUZZER = runpy.run_path(str(HERE / "whole" / "test_outcomes.py"))
 FACTS = runpy.run_path(str(HERE / "expressions" / "test_properties.py"))
 MANY_ROWS = 5
 """A pair whose person has 600 rows."""
-MOST_PAIRS = 40
+MOST_PAIRS = 80
 """Of the pairs of one source; a pair is asked 15 questions."""
 
 Patch = pytest.MonkeyPatch
