@@ -266,9 +266,12 @@ def on_spark() -> Iterator[Engine]:
             return spark
 
         def measured(world: str, sql: str) -> tuple[float, float]:
-            spark.sql(f"USE {world}")
+            """The second time, when it is compiled. Releases name the database of the session that wrote them."""
+            there = sql.replace("`nobody`", f"`{world}`")
+            assert world == "nobody" or there != sql
+            spark.sql(there).collect()
             began = perf_counter()
-            spark.sql(sql).collect()
+            spark.sql(there).collect()
             return perf_counter() - began, 0.0
 
         yield Engine(database, measured)
