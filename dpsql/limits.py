@@ -41,7 +41,9 @@ LONGEST_ENGINE_SQL = 10_000_000
 MOST_ROWS_OF_ONE = 2**18
 """Rows, or comparisons of rows, that joins, lists and moving frames make of one person's rows, at any step."""
 MOST_COPIES = 8
-"""Rows that one row may become without its person's rows being counted first."""
+"""Rows that one row may become, or be compared with, without its person's rows being counted first."""
+MOST_PUBLIC_COPIES = 2
+"""The same for public rows that are known before the charge. Sorting eight copies of 100,000 rows takes 0.15 s."""
 FEWEST_ROWS_OF_ONE = 16
 """Where only people with fewer rows could be kept within that, the question is refused."""
 LONGEST_COPIED = 128

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.tree import Column, columns_of, names_read
-from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
+from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_PUBLIC_COPIES, MOST_ROWS_OF_ONE
 from dpsql.relation.facts import equated, facts_of
 from dpsql.relation.relation import (
     CrossUnitJoin,
@@ -74,6 +74,11 @@ class Growth:
         return self.degree <= 1 and self.factor <= MOST_COPIES
 
     @property
+    def is_small(self) -> bool:
+        """Whether sorting what is made of many rows takes about as long as sorting these rows."""
+        return self.degree == 0 or (self.degree == 1 and self.factor <= MOST_PUBLIC_COPIES)
+
+    @property
     def most_rows(self) -> int:
         """The largest n that gives at most MOST_ROWS_OF_ONE rows; 0 if there is none."""
         if self.degree == 0:
@@ -116,7 +121,7 @@ def bound_work(
             raise _too_much(worst)
         bounded = _decided(bounded, worst.most_rows)
         check_width(bounded, above)
-    return bounded if bounding.steps or heaviest_counted(bounded) else relation, tuple(bounding.presumed)
+    return bounded if bounding.steps or heaviest_counted(bounded) else relation, tuple(dict.fromkeys(bounding.presumed))
 
 
 def heaviest_counted(relation: Relation) -> int | None:
@@ -148,6 +153,8 @@ class _Bounding:
     steps: list[Growth] = field(default_factory=list)
     """The rows, or comparisons of rows, that each multiplying step makes for one person."""
     presumed: list[Query] = field(default_factory=list)
+    early: bool = False
+    """Whether rows are limited before any join multiplies them, because a later step multiplies them further."""
 
     def visit(self, relation: Relation, given: Conditions) -> BoundedWork:
         """Records the growth of every step; `given` are conditions that surviving rows satisfy."""
@@ -155,7 +162,8 @@ class _Bounding:
             case Scan() | ValuesTable():
                 return BoundedWork(relation, ONE if one_row_per_unit(relation) else OWN)
             case LightUnits(_, most_rows):
-                return BoundedWork(relation, Growth(most_rows, 0))
+                is_decided = most_rows != UNDECIDED
+                return BoundedWork(relation, Growth(most_rows, 0) if is_decided else OWN, not is_decided)
             case Filter(source, condition):
                 bounded = self.visit(source, (*given, *conjuncts(condition)))
                 left = _untested(condition, bounded)
@@ -164,7 +172,8 @@ class _Bounding:
                 return self._join(relation, given)
             case CrossUnitJoin(left=left, right=right):
                 # Before people are paired with others, each side keeps as few rows of a person as may count.
-                first, second = self.visit(left, ()), self.visit(right, ())
+                bounding = replace(self, early=False)
+                first, second = bounding.visit(left, ()), bounding.visit(right, ())
                 return BoundedWork(replace(relation, left=first.relation, right=second.relation), OWN)
             case SemiJoin():
                 tested, rows = self._semi_join(relation, given)
@@ -177,7 +186,9 @@ class _Bounding:
             case Window(source):
                 return self._window(relation, self.visit(source, ()))
             case PerUnit(source, _, _, by_unit_alone):
-                grouped = _above(relation, self.visit(source, ()))
+                # What is multiplied below one row per unit is not multiplied further.
+                bounding = replace(self, early=False) if by_unit_alone else self
+                grouped = _above(relation, bounding.visit(source, ()))
                 return BoundedWork(grouped.relation, ONE) if by_unit_alone else grouped
             case Project(source) | Distinct(source):
                 return _above(relation, self.visit(source, ()))
@@ -192,20 +203,23 @@ class _Bounding:
             ("left", join.left, join.right) if is_tracked(join.left) else ("right", join.right, join.left)
         )
         bounded = self.visit(rows, given)
-        copies = Growth(self._matches(rows, public, met), 0)
+        matches = self._matches(rows, public, met)
+        copies = Growth(matches or MOST_COPIES, 0)
+        if matches is not None and matches > 1 and not (bounded.growth * copies).is_small:
+            bounded = self._limited(bounded, given)
         bounded, _ = self._multiplied(bounded, BoundedWork(public, copies), (given, ()))
         changed: dict[str, Any] = {side: bounded.relation, "condition": _untested(join.condition, bounded)}
         return replace(bounded, relation=replace(join, **changed), growth=bounded.growth * copies)
 
-    def _matches(self, rows: Relation, public: Relation, conditions: Conditions) -> int:
-        """How many public rows one row can be joined with. A pending answer is presumed to have few."""
+    def _matches(self, rows: Relation, public: Relation, conditions: Conditions) -> int | None:
+        """How many public rows one row can be joined with. None for a pending answer, presumed to be MOST_COPIES."""
         if meets_once(rows, public, conditions):
             return 1
         query = most_matches_sql(rows, public, conditions)
         found = self.count(query)
         if found is None:
             self.presumed.append(query)
-            return MOST_COPIES
+            return None
         return max(1, found)
 
     def _of_one_person(self, join: Join, met: Conditions, given: Conditions) -> BoundedWork:
@@ -213,7 +227,7 @@ class _Bounding:
         tests = {"INNER": (met, met), "LEFT": (given, met), "RIGHT": (met, given), "FULL": ((), ())}[join.kind]
         left, right = self.visit(join.left, tests[0]), self.visit(join.right, tests[1])
         if join.kind != "INNER":
-            left, right = _alike(left, right)
+            left, right = self._alike(left, right)
         if meets_once(join.left, join.right, met):
             joined = left
         elif meets_once(join.right, join.left, met):
@@ -233,11 +247,34 @@ class _Bounding:
         self, left: BoundedWork, right: BoundedWork, tests: tuple[Conditions, Conditions]
     ) -> tuple[BoundedWork, BoundedWork]:
         """A join in which each row of one side may match each row of the other."""
-        if not (left.growth * right.growth).is_linear:
-            left, right = _limited(left, tests[0]), _limited(right, tests[1])
+        growth = left.growth * right.growth
+        if not growth.is_linear or (self.early and growth.factor > 1):
+            left, right = self._limited(left, tests[0]), self._limited(right, tests[1])
         if left.limited or right.limited:
             self.steps.append(left.growth * right.growth)
         return left, right
+
+    def _limited(self, rows: BoundedWork, tests: Conditions) -> BoundedWork:
+        """Light units alone, counted before any join multiplies their rows. Rows that fail one of the tests are dropped
+        later anyway, so they need not count.
+        """
+        if rows.limited or not is_tracked(rows.relation):
+            return rows
+        if rows.growth.degree and not self.early:
+            before = replace(self, early=True).visit(rows.relation, tests)
+            if before.limited:
+                return before
+        own = facts_of(rows.relation).any_row.keys()
+        about = [part for part in tests if names_read(part) and names_read(part) <= own]
+        tested = Filter(rows.relation, joined("AND", about)) if about else rows.relation
+        if rows.growth.degree == 0:
+            return BoundedWork(LightUnits(shortened(tested), rows.growth.factor), rows.growth, True, tuple(about))
+        return BoundedWork(LightUnits(shortened(tested), UNDECIDED), OWN, True, tuple(about))
+
+    def _alike(self, left: BoundedWork, right: BoundedWork) -> tuple[BoundedWork, BoundedWork]:
+        """Both sides limited to light units, if either is."""
+        is_limited = left.limited or right.limited
+        return (self._limited(left, ()), self._limited(right, ())) if is_limited else (left, right)
 
     def _declared_light(self, side: BoundedWork) -> BoundedWork:
         """A side on which the schema allows a person few rows: twice as many are read."""
@@ -254,14 +291,14 @@ class _Bounding:
             other = self.visit(semi.other, tests)
         else:
             copies = 1 if _is_looked_up(semi, tests) else self._matches(semi.source, semi.other, tests)
-            other = BoundedWork(semi.other, Growth(copies, 0))
+            other = BoundedWork(semi.other, Growth(copies or MOST_COPIES, 0))
         if not _is_looked_up(semi, tests):
             source, other = self._multiplied(source, other, (given, tests))
         condition = semi.condition if semi.compared else _untested(semi.condition, source, other)
         return replace(semi, source=source.relation, other=other.relation, condition=condition), source
 
     def _set_operation(self, both: SetOp) -> BoundedWork:
-        left, right = _alike(self.visit(both.left, ()), self.visit(both.right, ()))
+        left, right = self._alike(self.visit(both.left, ()), self.visit(both.right, ()))
         growth = left.growth + right.growth
         if growth.degree == 1 and not left.limited:
             # What is read twice is twice as much for everybody: no row is multiplied by it.
@@ -294,23 +331,6 @@ def _untested(condition: Expression | None, *sides: BoundedWork) -> Expression |
 
 def _reads_text(test: Expression) -> bool:
     return any(isinstance(column.type, Text) for column in columns_of(test))
-
-
-def _limited(rows: BoundedWork, tests: Conditions) -> BoundedWork:
-    """Light units alone. Rows that fail one of the tests are dropped later anyway, so they need not count."""
-    if rows.limited or not is_tracked(rows.relation):
-        return rows
-    own = facts_of(rows.relation).any_row.keys()
-    about = [part for part in tests if names_read(part) and names_read(part) <= own]
-    tested = Filter(rows.relation, joined("AND", about)) if about else rows.relation
-    if rows.growth.degree == 0:
-        return BoundedWork(LightUnits(shortened(tested), rows.growth.factor), rows.growth, True, tuple(about))
-    return BoundedWork(LightUnits(shortened(tested), UNDECIDED), OWN, True, tuple(about))
-
-
-def _alike(left: BoundedWork, right: BoundedWork) -> tuple[BoundedWork, BoundedWork]:
-    """Both sides limited to light units, if either is."""
-    return (_limited(left, ()), _limited(right, ())) if left.limited or right.limited else (left, right)
 
 
 def _width(frame: Frame) -> int | None:

@@ -138,6 +138,26 @@ def test_all_questions_can_run(empty: tuple[str, Connect]) -> None:
     assert failures(questions(), empty[1]) == []
 
 
+def test_what_the_engine_cannot_read_is_refused_before_the_charge(
+    empty: tuple[str, Connect], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake of ours in the SQL costs nobody anything: the engine reads it first, and says yes or no."""
+    connection = empty[1]("people", "duckdb")
+    engine, ledger = connection.session.environment.engine, connection.session.environment.ledger
+    question = "SELECT COUNT(*) FROM visits WHERE minutes < 77"
+    assert engine.can_run(connection.explain(question).releases[0].sql)
+    for wrong in ("SELECT no_such(1) AS x", "SELECT x FROM no_such", "SELECT 1 +", "SELECT no_such AS x"):
+        assert not engine.can_run(wrong)
+    rendered, before = engine.render, len(ledger.history())
+    misspelled = "SELECT COUNT(*) FROM visits WHERE minutes < 78"
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "render", lambda *query, **blanks: rendered(*query, **blanks).replace("(", "no_such("))
+        with pytest.raises(dpsql.Unsupported, match="does not accept the SQL"):
+            connection.execute(misspelled)
+    assert len(ledger.history()) == before
+    assert connection.execute(misspelled).fetchall()
+
+
 def test_each_session_has_its_own_empty_tables() -> None:
     """They share a database: tables of the same name differ in their columns, and nobody's rows are there."""
     sessions = []

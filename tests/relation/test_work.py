@@ -14,8 +14,9 @@ import dpsql
 from dpsql.engines.duckdb.render import render
 from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
 from dpsql.pipeline.stages import FREE
+from dpsql.relation import work
 from dpsql.relation.facts import facts_of
-from dpsql.relation.relation import Filter, LightUnits, Scan
+from dpsql.relation.relation import Filter, Join, LightUnits, Scan
 from dpsql.relation.sql import relation_sql
 from dpsql.relation.units import below, is_tracked, parts_of, reading_asked_units
 from dpsql.relation.work import heaviest_counted
@@ -123,6 +124,8 @@ LIMITED = {
     f"{SELF_JOIN} AND a.n < b.n": 512,
     f"{SELF_JOIN} JOIN events c ON a.person = c.person": 64,
     f"{SELF_JOIN} CROSS JOIN RANGE(12) m(x)": 147,
+    "SELECT COUNT(*) FROM events CROSS JOIN RANGE(3) m(x)": 87_381,
+    "SELECT COUNT(*) FROM events CROSS JOIN RANGE(2) m(x) CROSS JOIN RANGE(2) o(y)": 65_536,
     "SELECT COUNT(*) FROM events CROSS JOIN RANGE(100) m(x)": 2_621,
     "SELECT COUNT(*) FROM events JOIN kinds USING (kind)": 13_107,
     "SELECT COUNT(*) FROM events a WHERE EXISTS (SELECT 1 FROM events b WHERE b.person = a.person AND b.n > a.n)": 512,
@@ -136,7 +139,7 @@ LIMITED = {
 }
 NOT_LIMITED = [
     "SELECT COUNT(*) FROM events",
-    "SELECT COUNT(*) FROM events CROSS JOIN RANGE(8) m(x)",
+    "SELECT COUNT(*) FROM events CROSS JOIN RANGE(2) m(x)",
     "SELECT COUNT(*) FROM notes JOIN events ON notes.event = events.id",
     "SELECT COUNT(*) FROM notes LEFT JOIN events ON notes.event = events.id",
     "SELECT COUNT(*) FROM events a JOIN (SELECT person, MAX(n) AS n FROM events GROUP BY person) b USING (person)",
@@ -243,6 +246,27 @@ def test_rows_are_counted_by_a_window_that_no_plan_can_pass(
     assert first == last < plan.index("nth_value")
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "events CROSS JOIN RANGE(2) a(x) CROSS JOIN RANGE(200) b(y)",
+        "events CROSS JOIN RANGE(200) a(x) CROSS JOIN RANGE(2) b(y)",
+        "(SELECT * FROM events CROSS JOIN RANGE(2) a(x) WHERE n > x) e CROSS JOIN RANGE(200) b(y)",
+        "(SELECT DISTINCT person, n, x FROM events CROSS JOIN RANGE(2) a(x)) e CROSS JOIN RANGE(200) b(y)",
+        "(SELECT person, x, COUNT(*) AS c FROM events CROSS JOIN RANGE(2) a(x) GROUP BY person, x) e, RANGE(200) b(y)",
+        "events CROSS JOIN RANGE(2) a(x) WHERE EXISTS (SELECT 1 FROM RANGE(200) b(y) WHERE y > n)",
+    ],
+)
+def test_rows_are_counted_before_they_are_multiplied_at_all(rows: str, conn: dpsql.Connection) -> None:
+    """Where two steps together are too many; a join that makes two rows of one gives the window twice the work."""
+    (_, after) = relations(conn, f"SELECT COUNT(*) FROM {rows}")
+    limited = [part for part in parts_of(after) if isinstance(part, LightUnits)]
+    assert limited
+    for light in limited:
+        assert not any(isinstance(part, Join) for part in parts_of(light))
+        assert 2 * 200 * light.most_rows <= MOST_ROWS_OF_ONE
+
+
 def test_the_limits_agree() -> None:
     assert FEWEST_ROWS_OF_ONE**4 <= MOST_ROWS_OF_ONE
 
@@ -251,10 +275,18 @@ def test_light_units_are_named_in_the_trace(conn: dpsql.Connection) -> None:
     assert "left out people with more than 512 rows" in str(conn.trace(SELF_JOIN))
 
 
+SCAN = Scan(table="t", unit=None, columns=(), contribution=None, one_row_per_unit=False)  # type: ignore[arg-type]
+
+
+def test_a_number_that_is_not_decided_yet_is_any_number() -> None:
+    """What was limited before is met again when the steps below are limited earlier."""
+    found = work._Bounding(lambda query: None).visit(LightUnits(SCAN, work.UNDECIDED), ())
+    assert (found.growth, found.limited) == (work.OWN, True)
+
+
 def test_heaviest_counted() -> None:
-    scan = Scan(table="t", unit=None, columns=(), contribution=None, one_row_per_unit=False)  # type: ignore[arg-type]
-    assert heaviest_counted(scan) is None
-    assert heaviest_counted(LightUnits(LightUnits(scan, 3), 5)) == 3
+    assert heaviest_counted(SCAN) is None
+    assert heaviest_counted(LightUnits(LightUnits(SCAN, 3), 5)) == 3
 
 
 # -- bytes ------------------------------------------------------------------------------------------------------------
