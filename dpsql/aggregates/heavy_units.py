@@ -48,7 +48,7 @@ from dpsql.engine_sql.tree import (
     Exists,
     Field,
     Joined,
-    Lasting,
+    Materialized,
     Select,
     Subquery,
     Table,
@@ -179,7 +179,7 @@ def with_heavy_units(rows: Query, relation: Relation, few: int, links: Linked | 
     if whole is None:
         return own, _known(_rows_by_unit(counted, links), links), CTE(HEAVY_UNITS, _keys_of_heavy_units(few, links))
     table = Subquery(relation_sql(whole, ()), UNIT_ROWS)
-    parts = own, _known(Lasting(_rows_by_unit(table, links)), links)
+    parts = own, _known(Materialized(_rows_by_unit(table, links)), links)
     if has_all_rows(relation):
         return *parts, CTE(HEAVY_UNITS, _keys_of_heavy_units(few, links))
     return *parts, CTE(HEAVY_KEYS, _keys_of_heavy_units(few, links)), *_counted_again(counted, few)

@@ -326,14 +326,14 @@ class AroundRank:
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
+class Materialized:
     """A query over immutable rows that does not depend on the analyst's query: its result is reused across queries,
     so it is computed only once."""
 
     query: Select
 
 
-Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank | Lasting
+Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank | Materialized
 
 
 def tables_read(query: Query) -> set[str]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.aggregates.release import Release
-    from dpsql.engines.post_processor import Lasting
+    from dpsql.engines.post_processor import ImmutableTable
     from dpsql.intervals import NoisyColumns
     from dpsql.local.estimate import Floats
     from dpsql.mechanisms.consistency import Agreed, KeptKeys
@@ -202,7 +202,7 @@ class Estimated:
     noisy: Noisy
     columns: tuple[Columns | None, ...]
     """For each release what the post-processing reads: keys and noisy measures, or keys and estimates."""
-    public: tuple[Columns | Lasting, ...]
+    public: tuple[Columns | ImmutableTable, ...]
     """The same for each public table, and for reports that were counted as they are."""
     noises: tuple[tuple[NoisyColumns, ...], ...] = ()
     """For each release the noise that is left in each level of totals, if it has any."""

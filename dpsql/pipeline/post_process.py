@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.release import LEVEL as TOTALS
-from dpsql.engines.post_processor import Lasting
+from dpsql.engines.post_processor import ImmutableTable
 from dpsql.engines.render import quoted
 from dpsql.errors import ProgrammingError, SealedExecutionError
 from dpsql.intervals import ends, for_all, half_width
@@ -90,7 +90,7 @@ class Bootstrap:
     propagated: PropagatedError
     outputs: Sequence[Output]
     released: Sequence[Released]
-    public: Sequence[tuple[PostProcessingTable, Columns | Lasting]]
+    public: Sequence[tuple[PostProcessingTable, Columns | ImmutableTable]]
     post_processor: PostProcessor
 
     def replicates(self, column: str, row: tuple[Any, ...]) -> list[NDArray[np.float64]]:
@@ -362,8 +362,8 @@ def _chosen_from(output: Output, estimated: Estimated, environment: Environment)
     return max((_rows(table, data, environment) for table, data in tables), default=1)
 
 
-def _rows(table: PublicTable | CountedResponses, data: Columns | Lasting, environment: Environment) -> int:
-    return environment.post_processor.rows_kept(table.name) if isinstance(data, Lasting) else _length(data)
+def _rows(table: PublicTable | CountedResponses, data: Columns | ImmutableTable, environment: Environment) -> int:
+    return environment.post_processor.rows_kept(table.name) if isinstance(data, ImmutableTable) else _length(data)
 
 
 def _length(columns: Columns) -> int:

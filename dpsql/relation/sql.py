@@ -35,7 +35,7 @@ from dpsql.engine_sql.tree import (
     Exists,
     Field,
     Joined,
-    Lasting,
+    Materialized,
     Ordered,
     Select,
     Series,
@@ -57,8 +57,8 @@ from dpsql.relation.facts import (
     ColumnFacts,
     equated,
     facts_of,
+    is_immutable,
     is_whole_list,
-    lasts,
     per_unit_parts,
     values_of,
     without_units,
@@ -307,7 +307,7 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
         case Distinct(source):
             everything = sorted(facts_of(source).any_row)
             different = distinct(relation_sql(source, everything), _unit(source), everything)
-            return _passed(relation, names, Lasting(different) if lasts(source) else different)
+            return _passed(relation, names, Materialized(different) if is_immutable(source) else different)
         case PerUnit():
             return per_unit_sql(relation, names, relation_sql)
         case Window():
