@@ -102,8 +102,9 @@ def nonzero(value: Term, zero: Term) -> Term:
 
 def clamp(value: Term, low: Term, high: Term) -> Term:
     """The value moved into [low, high]; NULL stays NULL (least and greatest would turn it into a bound)."""
-    within = test("between", value, low, high)
-    return Case(((within, value), (test("<", value, low), low), (test(">", value, high), high)), NULL)
+    branches = (test("between", value, low, high), value), (test("<", value, low), low), (test(">", value, high), high)
+    is_clamp = all(isinstance(end, Constant) and end.value is not None for end in (low, high))
+    return Case(branches, NULL, is_clamp)
 
 
 def finite(value: Term) -> Term:

@@ -106,6 +106,8 @@ class Stored:
 class Case:
     branches: tuple[tuple[Term, Term], ...]
     otherwise: Term
+    is_clamp: bool = False
+    """Whether the first branch gives the value itself, and every value that is not NULL is in a branch."""
 
     @property
     def kind(self) -> Known:
