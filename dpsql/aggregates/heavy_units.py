@@ -1,4 +1,4 @@
-"""Light units, which have few rows in all, and heavy units, whose contribution is bounded. docs/proofs/few_rows.md.
+"""Light units, which have few rows in all, and heavy units, whose contribution is bounded. docs/proofs/light_units.md.
 
 Rows are counted by unit, and then labelled:
 
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from dpsql.relation.scan_sql import Linked
 
 # -- few rows ----------------------------------------------------------------------------------------------------------
-# Units with few rows count in full, wherever these are: neither ranked nor summed by group. docs/proofs/few_rows.md.
+# Units with few rows count in full, wherever these are: neither ranked nor summed by group. docs/proofs/light_units.md.
 #
 # Noise hides what `groups` groups of `rows` rows can do: in L1 as much as groups * rows rows, in L2 as much as
 # sqrt(groups) * rows. A unit with no more rows than that, in all, can do no more, however they are spread. Where the L1

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.environment import Environment
     from dpsql.relation.reports import RandomizedResponses, ResponseCall
 
-# -- reconcile totals --------------------------------------------------------------------------------------------------
+# -- consistency of totals ---------------------------------------------------------------------------------------------
 # Groups and totals of one release, made to agree where all of them are there. docs/proofs/totals.md.
 #
 # Where keys are not public some groups are hidden, so a total is not the sum of what is shown and says nothing about

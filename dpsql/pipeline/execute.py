@@ -82,7 +82,7 @@ def _run(
     return environment.engine.run(query, materialized)
 
 
-# -- settle ------------------------------------------------------------------------------------------------------------
+# -- finalize charge ---------------------------------------------------------------------------------------------------
 # How a charge ends: in an answer, in a part that is given back, stopped, or in a failure that trips the wire.
 #
 # Whether a question fails after its charge, or takes so long that somebody stops it, may depend on one person. So every

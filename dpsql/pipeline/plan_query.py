@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from dpsql.relation.reports import AdaptiveTable, RandomizedResponses
     from dpsql.sql.noise_tracking import PropagatedError
 
-# -- counted reports ---------------------------------------------------------------------------------------------------
+# -- randomized responses ----------------------------------------------------------------------------------------------
 # Randomised reports that the post-processing reads: how they are counted, and what becomes of them.
 
 
@@ -100,7 +100,7 @@ def estimates_table(name: str, reports: RandomizedResponses) -> PostProcessingTa
 
 
 # -- follow outputs ----------------------------------------------------------------------------------------------------
-# Which columns of an answer are computed from noisy ones, and whether their error is found by replaying them.
+# Which columns of an answer are computed from noisy ones, and whether their error is found by bootstrap.
 
 
 def propagate_to_outputs(

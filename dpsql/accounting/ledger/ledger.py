@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.ledger.journal import State, StoredAnswer
 
-# -- allowance ---------------------------------------------------------------------------------------------------------
+# -- budget record -----------------------------------------------------------------------------------------------------
 # The budget on record: put there by the first session, compared by later ones, changed by the data owner alone.
 
 
