@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import conjuncts
-from dpsql.expressions.tree import Column, columns_of, names_read
+from dpsql.expressions.tree import Call, Column, columns_of, names_read
 from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
 from dpsql.relation.facts import equated, facts_of
 from dpsql.relation.relation import (
@@ -39,7 +39,7 @@ from dpsql.relation.relation import (
     ValuesTable,
     Window,
 )
-from dpsql.relation.sql import most_matches_sql, rows_per_unit
+from dpsql.relation.sql import independent_parts, most_matches, most_matches_sql, rows_per_unit
 from dpsql.relation.units import is_tracked, joined, one_row_per_unit, parts_of
 from dpsql.relation.widths import check_texts, check_width, shortened
 from dpsql.schema.types import Text
@@ -157,7 +157,7 @@ class _Bounding:
             case LightUnits(_, most_rows):
                 return BoundedWork(relation, Growth(most_rows, 0))
             case Filter(source, condition):
-                bounded = self.visit(source, (*given, *conjuncts(condition)))
+                bounded = self.visit(source, (*given, *_implied(condition)))
                 left = _untested(condition, bounded)
                 return bounded if left is None else replace(bounded, relation=Filter(bounded.relation, left))
             case Join():
@@ -183,7 +183,7 @@ class _Bounding:
                 return _above(relation, self.visit(source, ()))
 
     def _join(self, join: Join, given: Conditions) -> BoundedWork:
-        met = () if join.condition is None else tuple(conjuncts(join.condition))
+        met = () if join.condition is None else tuple(_implied(join.condition))
         if join.kind == "INNER":
             met = given = (*met, *given)
         if is_tracked(join.left) and is_tracked(join.right):
@@ -201,12 +201,12 @@ class _Bounding:
         """How many public rows one row can be joined with. A pending answer is presumed to have few."""
         if meets_once(rows, public, conditions):
             return 1
-        query = most_matches_sql(rows, public, conditions)
-        found = self.count(query)
+        several = [part for part in independent_parts(public, conditions) if not meets_once(rows, part, conditions)]
+        found = most_matches(rows, several, conditions, self.count)
         if found is None:
-            self.presumed.append(query)
+            self.presumed.append(most_matches_sql(rows, public, conditions))
             return MOST_COPIES
-        return max(1, found)
+        return found
 
     def _of_one_person(self, join: Join, met: Conditions, given: Conditions) -> BoundedWork:
         """A join of a person's rows with other rows of the same person."""
@@ -280,6 +280,15 @@ class _Bounding:
 
 def _above(relation: PerUnit | Project | Distinct | Window, source: BoundedWork) -> BoundedWork:
     return replace(source, relation=replace(relation, source=source.relation), tested=())
+
+
+def _implied(condition: Expression) -> Iterator[Expression]:
+    """The parts that must all hold, with those that all sides of an OR have: engines take them out of it too."""
+    for part in conjuncts(condition):
+        yield part
+        if isinstance(part, Call) and part.function.name == "OR":
+            first, *others = (dict.fromkeys(_implied(side)) for side in part.arguments)
+            yield from (each for each in first if all(each in other for other in others))
 
 
 def _untested(condition: Expression | None, *sides: BoundedWork) -> Expression | None:

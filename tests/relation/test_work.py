@@ -153,6 +153,47 @@ NOT_LIMITED = [
 ]
 
 
+@pytest.fixture(scope="module")
+def goods() -> Iterator[dpsql.Connection]:
+    """Two public tables so long that nobody could walk through all their pairs."""
+    columns = {"key": "integer", "name": "text", "place": "integer"}
+    public = {name: {"public": True, "columns": columns} for name in ("parts", "makers", "places")}
+    lines = {"unit": "person", "columns": {"person": "integer", "part": "integer", "maker": "integer"}}
+    with duckdb.connect() as connection:
+        connection.execute(
+            """CREATE TABLE lines AS SELECT i % 100 AS person, i AS part, i AS maker FROM range(1000) r(i);
+               CREATE TABLE parts AS SELECT i AS key, 'part' AS name, i % 9 AS place FROM range(300000) r(i);
+               CREATE TABLE makers AS SELECT i AS key, 'maker' AS name, i % 9 AS place FROM range(300000) r(i);
+               CREATE TABLE places AS SELECT i AS key, 'place' AS name, i AS place FROM range(9) r(i)"""
+        )
+        schema = {"tables": {"lines": lines, **public}}
+        with dpsql.connect(connection, schema=schema, budget=1e18, delta=1e-6, query_epsilon=1e12) as opened:
+            yield opened
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "parts p, makers m, lines l WHERE p.key = l.part AND m.key = l.maker",
+        "parts p, makers m, places s, lines l WHERE p.key = l.part AND m.key = l.maker AND m.place = s.key",
+        "lines JOIN (SELECT p.key AS part, m.key AS maker FROM parts p JOIN makers m USING (key)) USING (part, maker)",
+        "lines l, parts p WHERE (p.key = l.part AND l.maker < 500) OR (p.key = l.part AND l.maker >= 500)",
+        "lines l, parts p WHERE (p.key = l.part AND l.maker < 9) OR ((p.key = l.part AND l.maker > 9) "
+        "OR (l.maker = 9 AND p.key = l.part))",
+    ],
+)
+def test_each_public_table_is_counted_by_its_own_keys(source: str, goods: dpsql.Connection) -> None:
+    assert limit(goods, f"SELECT COUNT(*) FROM {source}") is None
+    assert goods.execute(f"SELECT COUNT(*) FROM {source}", max_rows_per_group=100).fetchall() == [(1000,)]
+
+
+def test_public_tables_that_no_key_reaches_multiply(goods: dpsql.Connection) -> None:
+    with pytest.raises(dpsql.Unsupported, match="the limit is 262,144"):
+        goods.explain("SELECT COUNT(*) FROM parts p, makers m, lines l WHERE p.key = l.part")
+    with pytest.raises(dpsql.Unsupported, match="the limit is 262,144"):
+        goods.explain("SELECT COUNT(*) FROM lines l, parts p WHERE p.key = l.part OR l.maker < 500")
+
+
 @pytest.mark.parametrize(("sql", "most"), LIMITED.items())
 def test_people_whose_rows_would_be_multiplied_are_limited(conn: dpsql.Connection, sql: str, most: int) -> None:
     assert limit(conn, sql) == most
