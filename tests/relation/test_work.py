@@ -241,6 +241,56 @@ def test_everybody_else_is_answered_as_ever(
     assert conn.execute(sql).fetchall() == database.execute(plain).fetchall()
 
 
+@pytest.fixture(scope="module")
+def gaps() -> Iterator[tuple[dpsql.Connection, duckdb.DuckDBPyConnection]]:
+    """Events with NULL in every column, on which EXISTS and NOT EXISTS differ most easily."""
+    values = {"kind": "text", "n": {"type": "integer", "bounds": [0, 9]}, "day": "date", "size": "double"}
+    columns = {name: {**({"type": of} if isinstance(of, str) else of), "nullable": True} for name, of in values.items()}
+    schema = {"tables": {"events": {"unit": "person", "columns": {"person": "integer", **columns}}}}
+    with duckdb.connect() as database:
+        database.execute(
+            """CREATE TABLE events AS
+               SELECT i % 97 AS person, ['a', 'B', NULL, 'b'][1 + (k % 4)::INTEGER] AS kind,
+                      CASE WHEN m % 3 > 0 THEN m % 5 END AS n,
+                      CASE WHEN d % 7 > 0 THEN DATE '2024-01-01' + (d % 2)::INTEGER END AS day,
+                      CASE WHEN m % 4 > 0 THEN d % 3 END::DOUBLE AS size
+               FROM (SELECT i, hash(i) >> 8 AS k, hash(i + 1000) >> 8 AS m, hash(i + 2000) >> 8 AS d
+                     FROM range(400) r(i) WHERE i % 97 < 50 OR i < 97)"""
+        )
+        with dpsql.connect(database, schema=schema, budget=1e18, delta=1e-6, query_epsilon=1e12) as opened:
+            yield opened, database
+
+
+@pytest.mark.parametrize("word", ["EXISTS", "NOT EXISTS"])
+@pytest.mark.parametrize("value", ["n", "kind", "day"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "b.{0} <> a.{0}",
+        "a.{0} <> b.{0} AND b.kind = a.kind",
+        "b.{0} <> a.{0} AND b.n = a.n AND b.day = a.day",
+        "b.{0} <> a.{0} AND b.n > 1 AND b.kind <> 'a'",
+    ],
+)
+def test_another_value_is_found_by_the_least_and_the_greatest(
+    word: str, value: str, test: str, gaps: tuple[dpsql.Connection, duckdb.DuckDBPyConnection]
+) -> None:
+    conn, database = gaps
+    sql = f"""SELECT COUNT(*), COUNT(n), COUNT(kind) FROM events a WHERE {word}
+              (SELECT 1 FROM events b WHERE b.person = a.person AND {test.format(value)})"""
+    assert limit(conn, sql) is None
+    assert conn.execute(sql, max_rows_per_group=100).fetchall() == database.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("test", ["b.size <> a.size", "b.n <> a.n AND b.day <> a.day", "b.n <> a.n AND b.day > a.day"])
+def test_two_other_values_and_doubles_are_compared_row_by_row(
+    test: str, gaps: tuple[dpsql.Connection, duckdb.DuckDBPyConnection]
+) -> None:
+    sql = f"SELECT COUNT(*) FROM events a WHERE EXISTS (SELECT 1 FROM events b WHERE b.person = a.person AND {test})"
+    assert limit(gaps[0], sql) == 512
+    assert gaps[0].execute(sql, max_rows_per_group=100).fetchall() == gaps[1].execute(sql).fetchall()
+
+
 def test_conditions_of_one_side_are_applied_first(conn: dpsql.Connection, database: duckdb.DuckDBPyConnection) -> None:
     """Person 1 has 600 events and 60 of kind a: those are few enough."""
     sql = f"{SELF_JOIN} AND b.kind = 'a' WHERE a.kind = 'a'"
