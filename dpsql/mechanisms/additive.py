@@ -213,7 +213,7 @@ class PureMechanism(AdditiveMechanism):
         """The noise that makes a measure (epsilon/groups)-DP in each of `groups` groups, in which one unit moves it by
         at most linf.
 
-        The scale is groups * linf / epsilon. What that makes private is the measure or, if it is `boxed`, the box.
+        The scale is groups * linf / epsilon. If the mechanism is `boxed`, this makes the whole box private.
         A move by t costs at most t / scale, because a unit may spread its L1 sensitivity over any number of groups
         (docs/proofs/light_units.md). Staircase noise, whose smallest step costs as much as its largest, is not of this
         kind.

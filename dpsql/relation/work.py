@@ -356,11 +356,10 @@ def _is_looked_up(semi: SemiJoin, tests: Conditions) -> bool:
 
 
 def _by_extremes(semi: SemiJoin) -> SemiJoin:
-    """Whether a row with equal keys has another value: among so many it is enough to ask the least and the greatest.
+    """EXISTS with one <>, asked of the least and the greatest value of the rows with equal keys.
 
-        EXISTS (SELECT 1 FROM b WHERE b.key = a.key AND b.value <> a.value)
-        EXISTS (SELECT 1 FROM (SELECT key, MIN(value) AS low, MAX(value) AS high FROM b GROUP BY key) AS b
-                WHERE b.key = a.key AND (b.low <> a.value OR b.high <> a.value))
+        EXISTS (b of the same key AND b.value <> a.value)
+        EXISTS (group of b of the same key AND (MIN(b.value) <> a.value OR MAX(b.value) <> a.value))
 
     NULL is no other value, and neither MIN nor MAX looks at it.
     """
