@@ -3,7 +3,7 @@
     python benchmarks/compare_peers.py            make bench-peers
 
 COUNT and SUM by region at epsilon 1, each person with at most 2 rows in each of 5 groups. dpsql is asked without a
-delta, which known regions do not need: of people with more than 10 rows each counts for a part (few_rows.md). With a
+delta, which known regions do not need: of people with more than 10 rows each counts for a part (light_units.md). With a
 delta, where 5 groups of each person are chosen, its time stands below, and so does the floor of that: what DuckDB takes
 to aggregate the rows by person and region. Every peer lives in an environment of its own under build/peers; one that
 does not install or does not run is said so. All are given the same file, whose rows are in memory, in the form that

@@ -211,7 +211,7 @@ class Result:
 
     @property
     def headings(self) -> list[str]:
-        """The names of the columns, and which errors are those of the noise alone."""
+        """The names of the columns; a name is marked if its error covers the noise alone."""
         return [f"{column.name} ({NOISE_ONLY})" if column.noise_only else column.name for column in self.columns]
 
     def df(self) -> pd.DataFrame:

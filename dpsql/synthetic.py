@@ -1,4 +1,4 @@
-"""Synthetic rows for a schema: conforming ones, and adversarial ones that hold whatever a column can hold.
+"""Synthetic rows for a schema: conforming ones, and adversarial ones with any value that a column can have.
 
 They are made from declarations alone, never from data, and the same seed makes the same rows.
 """
@@ -30,7 +30,7 @@ Row = dict[str, object]
 Tables = dict[str, list[Row]]
 
 ADVERSITY = 0.45
-"""How often a wild value is not tame."""
+"""How often an adversarial value does not conform."""
 ADVERSARIAL: Mapping[type, tuple[object, ...]] = {
     types.Integer: (2**63 - 1, -(2**63), -1, 121),
     types.Double: (float("nan"), float("inf"), float("-inf"), -0.0, 1e300, -1e300, 5e-324, 500.0000001),
@@ -181,7 +181,7 @@ def _rows_of(schema: Schema, tables: Tables, name: str, person: object) -> Itera
 # Databases of made-up people, each with its neighbours: the same rows without those of one person.
 
 SIZES = ((1, 6, True), (3, 30, True), (4, 24, False))
-"""People, rows of a table, and whether they are wild."""
+"""People, rows of a table, and whether they are adversarial."""
 
 QueryResult = tuple[list[tuple[str, str]], list[tuple[Any, ...]]]
 """Names and types of the columns, and the rows."""
@@ -232,8 +232,8 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str | duckdb.Statement) -
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
-# Rows to ask the corpus of: *tame* ones respect everything that a schema declares, *wild* ones hold whatever a column
-# can hold. Both are made from the declared schema alone, the same for the same seed.
+# Rows to ask the corpus of: *conforming* ones respect everything that a schema declares, *adversarial* ones
+# have any value that a column can have. Both are made from the declared schema alone, the same for the same seed.
 
 Rows = list[tuple[Any, ...]]
 CaseTables = dict[str, Rows]

@@ -1,4 +1,4 @@
-"""Light units, which have few rows in all, and heavy units, whose contribution is bounded. docs/proofs/few_rows.md.
+"""Light units, which have few rows in all, and heavy units, whose contribution is bounded. docs/proofs/light_units.md.
 
 Rows are counted by unit, and then labelled:
 
@@ -48,7 +48,7 @@ from dpsql.engine_sql.tree import (
     Exists,
     Field,
     Joined,
-    Lasting,
+    Materialized,
     Select,
     Subquery,
     Table,
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from dpsql.relation.scan_sql import Linked
 
 # -- few rows ----------------------------------------------------------------------------------------------------------
-# Units with few rows count in full, wherever these are: neither ranked nor summed by group. docs/proofs/few_rows.md.
+# Units with few rows count in full, wherever these are: neither ranked nor summed by group. docs/proofs/light_units.md.
 #
 # Noise hides what `groups` groups of `rows` rows can do: in L1 as much as groups * rows rows, in L2 as much as
 # sqrt(groups) * rows. A unit with no more rows than that, in all, can do no more, however they are spread. Where the L1
@@ -179,7 +179,7 @@ def with_heavy_units(rows: Query, relation: Relation, few: int, links: Linked | 
     if whole is None:
         return own, _known(_rows_by_unit(counted, links), links), CTE(HEAVY_UNITS, _keys_of_heavy_units(few, links))
     table = Subquery(relation_sql(whole, ()), UNIT_ROWS)
-    parts = own, _known(Lasting(_rows_by_unit(table, links)), links)
+    parts = own, _known(Materialized(_rows_by_unit(table, links)), links)
     if has_all_rows(relation):
         return *parts, CTE(HEAVY_UNITS, _keys_of_heavy_units(few, links))
     return *parts, CTE(HEAVY_KEYS, _keys_of_heavy_units(few, links)), *_counted_again(counted, few)

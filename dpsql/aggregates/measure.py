@@ -414,7 +414,7 @@ STEP = Fraction(17, 16)
 @dataclass(frozen=True)
 class DownWeighted:
     """A down-weighted contribution: each row of a unit with n > `most` rows in total counts most / n, rounded towards
-    zero on a finer grid. docs/proofs/few_rows.md.
+    zero on a finer grid. docs/proofs/light_units.md.
     """
 
     inner: CountRows | CountValues | SumValues | Disjoint

@@ -2,7 +2,7 @@
 
     rows      each unit's rows: _unit, the keys, every measured value as a whole number of quanta
     partials  one row per unit and group: counts and sums
-    bounded   what of it may count
+    bounded   the bounded contribution of each unit to each group
     released  the sum over units
 
 joined to the list of public groups, so that every one of them is returned, even when empty. How counts and sums are

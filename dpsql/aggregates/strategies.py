@@ -98,7 +98,7 @@ class OneRowPerUnit(Strategy):
 class DownWeightedRows(Strategy):
     """If a unit has n > `most` rows, each of them counts most / n, in any group.
 
-    docs/proofs/few_rows.md, "Where the L1 norm is all that matters".
+    docs/proofs/light_units.md, "Where the L1 norm is all that matters".
     """
 
     name = "down-weighted rows"

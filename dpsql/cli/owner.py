@@ -139,7 +139,7 @@ def show(path: LedgerPath, form: Form = None) -> None:
 
 @ledger_app.command()
 def verify(path: LedgerPath, form: Form = None) -> None:
-    """Check every entry, seal and running total; exit code 1 if one is broken."""
+    """Check every entry, hash and running total; exit code 1 if one is broken."""
     with closing(Ledger.at(path)) as opened:
         report = verified(opened.verify())
     publish(report, form)

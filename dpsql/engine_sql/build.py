@@ -16,7 +16,7 @@ from dpsql.engine_sql.tree import (
     Field,
     Func,
     Joined,
-    Lasting,
+    Materialized,
     Select,
     SetOperation,
     Short,
@@ -102,8 +102,9 @@ def nonzero(value: Term, zero: Term) -> Term:
 
 def clamp(value: Term, low: Term, high: Term) -> Term:
     """The value moved into [low, high]; NULL stays NULL (least and greatest would turn it into a bound)."""
-    within = test("between", value, low, high)
-    return Case(((within, value), (test("<", value, low), low), (test(">", value, high), high)), NULL)
+    branches = (test("between", value, low, high), value), (test("<", value, low), low), (test(">", value, high), high)
+    is_clamp = all(isinstance(end, Constant) and end.value is not None for end in (low, high))
+    return Case(branches, NULL, is_clamp)
 
 
 def finite(value: Term) -> Term:
@@ -156,8 +157,8 @@ def select(columns: Iterable[Alias], below: Query, where: Term | None = None, gr
     return Select(tuple(columns), Subquery(below, BELOW), where, tuple(group_by))
 
 
-# -- lasting -----------------------------------------------------------------------------------------------------------
-# Tables in place of what lasts from question to question, where an engine can keep some.
+# -- materialized ------------------------------------------------------------------------------------------------------
+# Tables in place of results that are the same for every question, where an engine can keep them.
 #
 #     WITH _rows_per_unit AS (SELECT _unit, count(*) AS _number FROM orders GROUP BY _unit) SELECT ...
 #     WITH _rows_per_unit AS (SELECT _unit, _number FROM kept) SELECT ...
@@ -168,8 +169,8 @@ def select(columns: Iterable[Alias], below: Query, where: Term | None = None, gr
 def with_tables(query: Query, name: Callable[[Select], str]) -> Query:
     """The same over tables with these names, each with the rows of the query that it is named for."""
     match query:
-        case Lasting(lasting):
-            return Select(tuple(fields(column.name for column in lasting.columns)), Table(name(lasting)))
+        case Materialized(materialized):
+            return Select(tuple(fields(column.name for column in materialized.columns)), Table(name(materialized)))
         case Select(source=Subquery() | Joined() as source):
             return replace(query, source=_over_tables(source, name))
         case SetOperation(left=left, right=right):

@@ -106,6 +106,8 @@ class Stored:
 class Case:
     branches: tuple[tuple[Term, Term], ...]
     otherwise: Term
+    is_clamp: bool = False
+    """Whether the first branch gives the value itself, and every value that is not NULL is in a branch."""
 
     @property
     def kind(self) -> Known:
@@ -326,14 +328,14 @@ class AroundRank:
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
+class Materialized:
     """A query over immutable rows that does not depend on the analyst's query: its result is reused across queries,
     so it is computed only once."""
 
     query: Select
 
 
-Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank | Lasting
+Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank | Materialized
 
 
 def tables_read(query: Query) -> set[str]:

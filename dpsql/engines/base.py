@@ -245,10 +245,10 @@ class Engine(Protocol):
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
         """Like `run`, for a SELECT that reads only public tables. It is free, so it must not touch people's rows."""
 
-    def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, materialized: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
         """The columns of the result, NULL as masked values. What was asked is paid for.
 
-        `lasting`: tables that it reads, and the queries that they are made of, which last from question to question.
+        `materialized`: tables that it reads, by name, and the queries that fill them, the same for every question.
 
         Raises ConnectionLost, TimedOut, and whatever the database says when it fails.
         """

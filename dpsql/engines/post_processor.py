@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpsql.engines.base import PostProcessingTable
 
     Columns = Mapping[str, np.ndarray]
-    Data: TypeAlias = "Columns | Lasting | None"
+    Data: TypeAlias = "Columns | ImmutableTable | None"
 
 Asked = ParamSpec("Asked")
 Found = TypeVar("Found")
@@ -90,7 +90,7 @@ class PostProcessed:
 
 
 @dataclass(frozen=True)
-class Lasting:
+class ImmutableTable:
     """Public rows that cannot change while the connection is open, so columns are cached once read."""
 
     read: Callable[[Collection[str]], Columns]
@@ -99,7 +99,7 @@ class Lasting:
 
 @dataclass(frozen=True)
 class CopiedTable:
-    """A typed copy of a lasting table's columns, under its own name."""
+    """A typed copy of an immutable table's columns, under its own name."""
 
     name: str
     types: Mapping[str, str]
@@ -183,7 +183,7 @@ class PostProcessor:
             return cursor.execute(sql).fetchall()
 
     def rows_kept(self, table: str) -> int:
-        """The number of rows of a lasting table that has been read."""
+        """The number of rows of an immutable table that has been read."""
         return self._kept[table].rows
 
     @_in_plain_words
@@ -223,12 +223,12 @@ class PostProcessor:
         if len(self._views) > MOST_VIEWS:
             self._views.pop(next(iter(self._views))).cursor.close()
 
-    def _view(self, table: PostProcessingTable, data: Columns | Lasting) -> str:
-        rows = f"(FROM {self._copy(table, data).name})" if isinstance(data, Lasting) else f"({_typed(table)})"
+    def _view(self, table: PostProcessingTable, data: Columns | ImmutableTable) -> str:
+        rows = f"(FROM {self._copy(table, data).name})" if isinstance(data, ImmutableTable) else f"({_typed(table)})"
         made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
         return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM {rows}'
 
-    def _copy(self, table: PostProcessingTable, lasting: Lasting) -> CopiedTable:
+    def _copy(self, table: PostProcessingTable, immutable: ImmutableTable) -> CopiedTable:
         """One copy of each table, with all columns that were ever read."""
         kept = self._kept.get(table.name)
         if kept is not None and table.stored.keys() <= kept.types.keys():
@@ -237,7 +237,7 @@ class PostProcessor:
         wanted = replace(table, stored=types)
         copy = f"_kept{len(self._kept) if kept is None else kept.name.removeprefix('_kept')}"
         with self._connection.cursor() as cursor:
-            cursor.register(_raw(table), dict(lasting.read(types)))
+            cursor.register(_raw(table), dict(immutable.read(types)))
             cursor.execute(f"CREATE OR REPLACE TABLE {copy} AS {_typed(wanted)}")
             ((rows,),) = cursor.execute(f"SELECT count(*) FROM {copy}").fetchall()
         self._kept[table.name] = CopiedTable(copy, types, rows)

@@ -23,8 +23,8 @@ from dpsql.engine_sql.tree import (
     Field,
     Func,
     Joined,
-    Lasting,
     Let,
+    Materialized,
     Operand,
     Select,
     SetOperation,
@@ -188,7 +188,7 @@ class Ranges:
             case SetOperation(_, left, right):
                 pairs = zip(self.of_query(left).items(), self.of_query(right).values(), strict=False)
                 return {name: _union([ends, others]) for (name, ends), others in pairs}
-            case With(_, last) | Lasting(last):
+            case With(_, last) | Materialized(last):
                 return self.of_query(last)
             case _:
                 return {}

@@ -19,8 +19,8 @@ from dpsql.engine_sql.tree import (
     Field,
     Func,
     Joined,
-    Lasting,
     Let,
+    Materialized,
     Operand,
     Ordered,
     Scalar,
@@ -247,8 +247,8 @@ class Renderer(ABC):
                 return self.series(query)
             case AroundRank():
                 return self.around_rank(query)
-            case Lasting(lasting):
-                return self.query(lasting)
+            case Materialized(materialized):
+                return self.query(materialized)
         assert_never(query)
 
     def part(self, part: CTE) -> str:

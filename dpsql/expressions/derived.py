@@ -125,7 +125,7 @@ WORDS: dict[str, tuple[int, Build]] = {
 
 
 def lower_epoch(lowering: Lowering, node: exp.Expr) -> Expression:
-    """EPOCH_MS(seen), which the parser takes for the timestamp that is so many milliseconds after 1970."""
+    """EPOCH_MS(seen), which the parser reads as the inverse function: milliseconds to timestamp."""
     lowering.only(node, ("this", "scale"))
     moment, scale = lowering.lower(node.this), node.args.get("scale")
     if scale is None or scale.name != "3" or not isinstance(moment.type, Timestamp):

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Known
     from dpsql.schema.types import ColumnType
 
-# -- hold --------------------------------------------------------------------------------------------------------------
-# A value held within two constants: bounds that an aggregate carries, or that a query finds by itself.
+# -- clamp -------------------------------------------------------------------------------------------------------------
+# A value clamped to two constants: bounds that an aggregate carries, or that a query finds by itself.
 
 
 def clamped(value: Expression, ends: tuple[Fraction, Fraction]) -> Expression:

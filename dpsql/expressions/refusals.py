@@ -317,7 +317,7 @@ def refusal(node: exp.Expr, place: Place | None, columns: Iterable[str] = ()) ->
 
 
 def _is_named_in_where(node: exp.Expr) -> bool:
-    """SELECT COUNT(*) AS n ... WHERE n > 10: the name stands for the aggregate there too."""
+    """Whether WHERE reads the aggregate by its alias: SELECT COUNT(*) AS n ... WHERE n > 10."""
     select, named = node.find_ancestor(exp.Select), node.find_ancestor(exp.Alias)
     where = select.args.get("where") if isinstance(select, exp.Select) else None
     if where is None or named is None:

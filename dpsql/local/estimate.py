@@ -80,11 +80,16 @@ def estimate(
     weights: tuple[Floats, Floats | None],
     noise: CountNoise,
 ) -> Estimates:
-    """What functionals of the answers are, in each group of rows.
+    """Estimates linear functionals of the answers, or their ratios, in each group of rows.
 
-    `tables`: the scores of each column of reports, for every row. `counts`: how often such a row was found. `weights`:
-    a row for each functional, a column for each combination of answers, the last column of reports fastest: what is
-    summed, and, where an average is asked, what it is divided by: 1 where a combination counts.
+    Args:
+        tables: the scores of the reports: one table per column of reports, one table column per distinct row.
+        counts: how often each distinct row occurs.
+        groups: the group of each distinct row.
+        group_count: the number of groups.
+        weights: for the numerator, and for the denominator of averages: one row per functional, and one column per
+            combination of answers, where the last column of reports varies fastest.
+        noise: the noise of the counts.
     """
     above, below = weights[0], np.zeros_like(weights[0]) if weights[1] is None else weights[1]
     sums = _Sums(len(above), group_count)

@@ -213,9 +213,9 @@ class PureMechanism(AdditiveMechanism):
         """The noise that makes a measure (epsilon/groups)-DP in each of `groups` groups, in which one unit moves it by
         at most linf.
 
-        The scale is groups * linf / epsilon. What that makes private is the measure or, if it is `boxed`, the box.
+        The scale is groups * linf / epsilon. If the mechanism is `boxed`, this makes the whole box private.
         A move by t costs at most t / scale, because a unit may spread its L1 sensitivity over any number of groups
-        (docs/proofs/few_rows.md). Staircase noise, whose smallest step costs as much as its largest, is not of this
+        (docs/proofs/light_units.md). Staircase noise, whose smallest step costs as much as its largest, is not of this
         kind.
         """
 
@@ -245,7 +245,7 @@ class PureMechanism(AdditiveMechanism):
     def _event(self, whole: Fraction, share: Share) -> Event:
         """Every group has noise of its own, so that curves count what each of them loses.
 
-        Of a unit with few rows they count what all groups lose together: docs/proofs/few_rows.md.
+        Of a unit with few rows they count what all groups lose together: docs/proofs/light_units.md.
         """
         groups = max(1, share.groups)
         each = whole * share.part / groups

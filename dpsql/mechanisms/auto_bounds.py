@@ -6,7 +6,7 @@ clipped at c, and the number of groups in the answer,
     error^2  =  (noise at r, g and c)^2  +  (what is lost, in an average group)^2.
 
 The histograms give noisy numbers of units by rows, groups and values. Everything here is post-processing of them, so
-any choice is private. docs/proofs/found_bounds.md.
+any choice is private. docs/proofs/auto_bounds.md.
 """
 
 from __future__ import annotations

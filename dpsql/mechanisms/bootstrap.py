@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpsql.mechanisms.selective import ShownCount
     from dpsql.sampling import Randomness
 
-# -- replayed interval -------------------------------------------------------------------------------------------------
+# -- bootstrap interval ------------------------------------------------------------------------------------------------
 # The error bar of a value that was computed from noisy ones: what it became when their noise was drawn again.
 #
 # docs/proofs/intervals.md.

@@ -99,7 +99,7 @@ def _precision(part: KeptKeys, variances: Mapping[KeptKeys, float], sizes: Mappi
 def _own_precision(
     part: KeptKeys, kept: KeptKeys, variances: Mapping[KeptKeys, float], sizes: Mapping[int, int]
 ) -> float:
-    """Of the part of the cells' means, as one level tells it, up to a factor that all levels share."""
+    """The inverse variance with which one level estimates a part of the cells' means, up to a constant factor."""
     return _size(set(kept) - set(part), sizes) * _sums_over(kept, sizes) ** 2 / variances[kept]
 
 

@@ -2,7 +2,7 @@
 
 `bounds: auto` on a column, `max_rows_per_group: auto` and `max_groups: auto` in the schema or in the question ask for
 it. Each bound is found on a histogram, a release of its own that is drawn first for a part of the question's cost; what
-is declared besides stays the limit. docs/proofs/found_bounds.md.
+is declared besides stays the limit. docs/proofs/auto_bounds.md.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def do(name: str, *arguments: Expression) -> Expression:
 #     values   the largest of a unit's values, on either side of an origin
 #
 # Every unit counts in one bin of a histogram, so one unit moves one count by 1. Bounds follow from the noisy counts by
-# post-processing. docs/proofs/found_bounds.md.
+# post-processing. docs/proofs/auto_bounds.md.
 
 MOST_ROWS = 1 << 16
 """The largest bound on rows or groups that is searched."""
@@ -220,7 +220,7 @@ def _compared(name: str, comparison: str, end: Fraction, kind: ColumnType) -> Ex
     return Call(FUNCTIONS[comparison], (Column(name, kind), clamp_ends(kind, (end, end))[0]), Boolean())
 
 
-# -- seeking -----------------------------------------------------------------------------------------------------------
+# -- auto bounds -------------------------------------------------------------------------------------------------------
 
 if TYPE_CHECKING:
     Limits = tuple[Fraction, Fraction]

@@ -156,7 +156,7 @@ class CalibratedRelease:
         return {**columns, **{noise_of(name): by_level[level] for name, by_level in stds.items()}}
 
     def lines(self) -> Iterator[str]:
-        """For people to read."""
+        """Its cost and noise, line by line, for the trace."""
         yield f"cost     epsilon {float(self.epsilon):.6g}, delta {float(self.delta):.3g}"
         for measure in self.measures:
             std = measure.std * float(quantum_of(measure.bounded.measure, self.planned.release.rows))

@@ -113,7 +113,7 @@ def noise_plan_within(
     aims: Sequence[Wanted] = (),
     parts: tuple[tuple[Fraction, ...], ...] | None = None,
 ) -> NoisePlan:
-    """The same, where it is settled what each release has of the budget (`totals`), how far off columns may be
+    """The same, where each release's share of the budget is fixed (`totals`), how far off columns may be
     (`aims`), or what each measure has (`parts`)."""
     kind = ADDITIVE[mechanism]
     if not kind.by_l2 and is_l2_clipped(planned):

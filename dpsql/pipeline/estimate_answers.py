@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.aggregates.release import Release
-    from dpsql.engines.post_processor import Lasting
+    from dpsql.engines.post_processor import ImmutableTable
     from dpsql.intervals import NoisyColumns, Thresholds
     from dpsql.local.estimate import Floats
     from dpsql.mechanisms.consistency import Agreed, KeptKeys
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.environment import Environment
     from dpsql.relation.reports import RandomizedResponses, ResponseCall
 
-# -- reconcile totals --------------------------------------------------------------------------------------------------
+# -- consistency of totals ---------------------------------------------------------------------------------------------
 # Groups and totals of one release, made to agree where all of them are there. docs/proofs/totals.md.
 #
 # Where keys are not public some groups are hidden, so a total is not the sum of what is shown and says nothing about
@@ -217,7 +217,7 @@ class Estimated:
     noisy: Noisy
     columns: tuple[Columns | None, ...]
     """For each release what the post-processing reads: keys and noisy measures, or keys and estimates."""
-    public: tuple[Columns | Lasting, ...]
+    public: tuple[Columns | ImmutableTable, ...]
     """The same for each public table, and for reports that were counted as they are."""
     noises: tuple[tuple[NoisyColumns, ...], ...] = ()
     """For each release the noise that is left in each level of totals, if it has any."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import Composed
 from dpsql.engines.base import ConnectionLost, TableChanged, TimedOut
-from dpsql.engines.post_processor import Lasting
+from dpsql.engines.post_processor import ImmutableTable
 from dpsql.errors import INTERRUPTED_AFTER_CHARGE, Error, OperationalError, QueryTimeout
 from dpsql.limits import MOST_COPIES
 from dpsql.pipeline.add_noise import Fetched, Noisy, add_noise
@@ -61,7 +61,7 @@ def _fetch(release: CalibratedRelease, charged: Charged, environment: Environmen
     # A fresh secret for every release decides which of a unit's groups count.
     query = release.salted(uniform_below(SALTS, CryptographicRandomness()))
     try:
-        columns = _run(query, release.planned.lasting, charged, environment)
+        columns = _run(query, release.planned.materialized, charged, environment)
         whole = all(columns[measure.column].dtype.kind == "i" for measure in release.planned.release.measures)
         return columns if whole else None
     except (TimedOut, TableChanged):
@@ -72,17 +72,17 @@ def _fetch(release: CalibratedRelease, charged: Charged, environment: Environmen
 
 
 def _run(
-    query: str, lasting: Mapping[str, str], charged: Charged, environment: Environment
+    query: str, materialized: Mapping[str, str], charged: Charged, environment: Environment
 ) -> Mapping[str, np.ndarray]:
     try:
-        return environment.engine.run(query, lasting)
+        return environment.engine.run(query, materialized)
     except ConnectionLost:
         if charged.entry is not None and not environment.ledger.may_retry(charged.entry):
             raise
-    return environment.engine.run(query, lasting)
+    return environment.engine.run(query, materialized)
 
 
-# -- settle ------------------------------------------------------------------------------------------------------------
+# -- finalize charge ---------------------------------------------------------------------------------------------------
 # How a charge ends: in an answer, in a part that is given back, stopped, or in a failure that trips the wire.
 #
 # Whether a question fails after its charge, or takes so long that somebody stops it, may depend on one person. So every
@@ -270,10 +270,10 @@ def _check_matches(met: tuple[Query, ...], answers: list[AdaptiveTable], environ
         )
 
 
-def read_public(table: PublicTable, environment: Environment, way_out: str = ANSWER_KEPT) -> Columns | Lasting:
+def read_public(table: PublicTable, environment: Environment, way_out: str = ANSWER_KEPT) -> Columns | ImmutableTable:
     """The columns of a public table, read when the post-processing needs them."""
     if environment.engine.guarantees.immutable:
-        return Lasting(lambda names: _read(replace(table, read=tuple(names)), environment, way_out))
+        return ImmutableTable(lambda names: _read(replace(table, read=tuple(names)), environment, way_out))
     return _read(table, environment, way_out)
 
 

@@ -76,7 +76,7 @@ LEFT_OUT = {
     "Function.properties": "a function is known by its name",
     "Function.sql": "a function is known by its name",
     "Properties.parts": "how long an expression may become in engine SQL",
-    "Scan.stays": ENGINE,
+    "Scan.immutable": ENGINE,
     "ScanColumn.never_null": "what follows for the measures is in these; a value is the same with it and without",
     "Join.by_unit_alone": "follows from the condition, and helps to choose bounds, which are in the release",
     "Aggregate.calls": "of these the measures and statistics are made, which are all that is measured",

@@ -229,7 +229,7 @@ def _release(
     partition_selection: str | None,
 ) -> Release:
     rows = columns.rows
-    few = _few_rows(release, request, groups, columns)
+    few = _light_rows(release, request, groups, columns)
     measures = tuple(
         _bounded(column, measure, (groups, rows), few, release.domain) for measure, column in columns.measures.items()
     )
@@ -259,7 +259,7 @@ def _may_down_weight(release: TrackedRelease, request: QueryRequest, alone: Colu
     return _tells_rows(release, request) and all(map(adds_up, alone.measures))
 
 
-def _few_rows(release: TrackedRelease, request: QueryRequest, groups: int, columns: Columns) -> int | None:
+def _light_rows(release: TrackedRelease, request: QueryRequest, groups: int, columns: Columns) -> int | None:
     """Up to how many rows a unit counts in full; None if rows per unit are not counted."""
     if columns.down_weighted_to is not None:
         return columns.down_weighted_to

@@ -113,7 +113,7 @@ def _may_bias(release: Release) -> Iterator[str]:
     yield from _limits(release)
     for argument, ends in release.presumed:
         what, (low, high) = format_clipped(argument), map(format_value, range_of(ends))
-        instead = "name contribution_bounds_per_row for other bounds"
+        instead = "set contribution_bounds_per_row for other bounds"
         yield f"{what} is clamped to [{low}, {high}], from max_rows_per_group; {instead}"
 
 
@@ -175,7 +175,8 @@ def _left_out(release: Release) -> Iterator[str]:
     if (most := heaviest_counted(release.aggregate.source)) is not None:
         yield f"people with more than {most:,} rows are left out, because the query multiplies each person's rows"
     if cuts_keys(release.aggregate):
-        yield f"keys of more than {LONGEST_COPIED} bytes are cut to {LETTERS_COPIED} letters, for the same reason"
+        why = "because the query multiplies rows"
+        yield f"keys of more than {LONGEST_COPIED} bytes are cut to {LETTERS_COPIED} letters, {why}"
 
 
 def constant_note(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
@@ -321,7 +322,7 @@ def _fitting(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
 
 
 def empty_groups_notes(calibrated: Calibrated, shown: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """Public groups that nobody may be in: hidden, or part of what is computed over all groups.
+    """Public groups that may be empty: hidden, or included in calculations over all groups.
 
     `shown` says per release how many groups there are, and how many of these are shown.
     """
@@ -332,7 +333,7 @@ def empty_groups_notes(calibrated: Calibrated, shown: Sequence[tuple[int, int]])
         return
     if any(domain is not None and domain.size > 1 for domain in (part.domain for part in calibrated.tracked.releases)):
         yield (
-            "what is computed over all groups includes those that nobody may be in; "
+            "calculations over all groups include groups that may be empty; "
             'empty_groups="hide" leaves out those that look empty'
         )
 
@@ -349,7 +350,7 @@ def age_note(receipt: Receipt, changed: datetime | None) -> Iterator[str]:
     """What a stored answer does not tell of: files that were written since. For servers that is not known."""
     if receipt.asked is not None and changed is not None and changed > receipt.asked:
         part = "this answer" if receipt.recalled else "a part of this answer"
-        yield f"the data is newer ({changed:%Y-%m-%d %H:%M} UTC) than {part}: fresh=True asks again, and pays"
+        yield f"the data is newer ({changed:%Y-%m-%d %H:%M} UTC) than {part}: fresh=True asks again at full cost"
     elif receipt.asked is not None and not receipt.recalled:
         yield f"a part of this answer is free: {asked_on(receipt.asked)}"
 

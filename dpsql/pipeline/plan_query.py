@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from dpsql.sql.adaptive import AdaptiveSubquery
     from dpsql.sql.noise_tracking import PropagatedError
 
-# -- counted reports ---------------------------------------------------------------------------------------------------
+# -- randomized responses ----------------------------------------------------------------------------------------------
 # Randomised reports that the post-processing reads: how they are counted, and what becomes of them.
 
 
@@ -101,7 +101,7 @@ def estimates_table(name: str, reports: RandomizedResponses) -> PostProcessingTa
 
 
 # -- follow outputs ----------------------------------------------------------------------------------------------------
-# Which columns of an answer are computed from noisy ones, and whether their error is found by replaying them.
+# Which columns of an answer are computed from noisy ones, and whether their error is found by bootstrap.
 
 
 def propagate_to_outputs(
@@ -213,24 +213,24 @@ class PlannedRelease:
 
     def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
-        return filled(self.render(self._over_lasting[0], reaches) if reaches else self._unsalted, SALT, salt)
+        return filled(self.render(self._over_materialized[0], reaches) if reaches else self._unsalted, SALT, salt)
 
     @cached_property
     def _unsalted(self) -> str:
-        return self.render(self._over_lasting[0], self.zeros) if self.lasting else self._rendered
+        return self.render(self._over_materialized[0], self.zeros) if self.materialized else self._rendered
 
     @property
-    def lasting(self) -> Mapping[str, str]:
+    def materialized(self) -> Mapping[str, str]:
         """The engine SQL of results that are reused across queries, by the name of the table that stores them."""
-        return self._over_lasting[1]
+        return self._over_materialized[1]
 
     @cached_property
-    def _over_lasting(self) -> tuple[Query, dict[str, str]]:
+    def _over_materialized(self) -> tuple[Query, dict[str, str]]:
         tables: dict[str, str] = {}
 
         def name(part: Select) -> str:
             sql = self.render(part)
-            name = f"dpsql.lasting.{sha256(sql.encode()).hexdigest()}"  # a declared name has no dots
+            name = f"dpsql.materialized.{sha256(sql.encode()).hexdigest()}"  # a declared name has no dots
             tables[name] = sql
             return name
 

@@ -16,7 +16,7 @@ import numpy as np
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.measure import CountRows, CountUnits
 from dpsql.aggregates.release import LEVEL as TOTALS
-from dpsql.engines.post_processor import Lasting
+from dpsql.engines.post_processor import ImmutableTable
 from dpsql.engines.render import quoted
 from dpsql.errors import ProgrammingError, SealedExecutionError
 from dpsql.intervals import NO_THRESHOLDS, ends, for_all, half_width
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.plan_query import CountedResponses, PublicTable
     from dpsql.sql.noise_tracking import PropagatedError
 
-# -- replay ------------------------------------------------------------------------------------------------------------
+# -- parametric bootstrap ----------------------------------------------------------------------------------------------
 # Parametric bootstrap: computed columns over noise that is drawn again around the released values.
 #
 #     released    a 120, b 80, share of a 0.60        noise drawn again    a 127, b 75, share of a 0.63, and 198 more
@@ -96,7 +96,7 @@ class Bootstrap:
     propagated: PropagatedError
     outputs: Sequence[Output]
     released: Sequence[Released]
-    public: Sequence[tuple[PostProcessingTable, Columns | Lasting]]
+    public: Sequence[tuple[PostProcessingTable, Columns | ImmutableTable]]
     post_processor: PostProcessor
 
     def replicates(self, column: str, row: tuple[Any, ...]) -> list[NDArray[np.float64]]:
@@ -239,9 +239,9 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     lengths = (_length(columns) for columns in estimated.columns if columns is not None)
     hidden = [(before, _length(columns)) for before, (columns, _, _) in zip(lengths, released, strict=True)]
     finished = environment.post_processor.run(calibrated.post_processing, tables, [*private, *estimated.public])
-    replay = _replay(estimated, private, tables, environment)
+    bootstrap = _bootstrap(estimated, private, tables, environment)
     columns = tuple(
-        _column(name, kind, output, estimated, environment, replay)
+        _column(name, kind, output, estimated, environment, bootstrap)
         for name, kind, output in zip(finished.names, finished.types, calibrated.outputs, strict=False)
     )
     receipt = _receipt(noisy, environment)
@@ -254,7 +254,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
 
 
 def _column(
-    name: str, kind: str, output: Output, estimated: Estimated, environment: Environment, replay: Bootstrap | None
+    name: str, kind: str, output: Output, estimated: Estimated, environment: Environment, bootstrap: Bootstrap | None
 ) -> ResultColumn:
     calibrated = estimated.noisy.charged.calibrated
     if calibrated.reads_noise(output):
@@ -269,7 +269,7 @@ def _column(
         hidden=dict(output.hidden),
         is_key=output.is_key,
         chosen_from=_chosen_from(output, estimated, environment),
-        replicates=None if replay is None or not output.replicate else partial(replay.replicates, output.name),
+        replicates=None if bootstrap is None or not output.replicate else partial(bootstrap.replicates, output.name),
         lost=output.lost and is_number(kind),
         noise_only=_is_noise_only(output, calibrated),
     )
@@ -321,7 +321,7 @@ def _notes(
     yield from choice_note(columns)
 
 
-def _replay(
+def _bootstrap(
     estimated: Estimated, private: Sequence[Columns], tables: Sequence[PostProcessingTable], environment: Environment
 ) -> Bootstrap | None:
     """The bootstrap of the post-processing, run when somebody looks at an error."""
@@ -387,8 +387,8 @@ def _chosen_from(output: Output, estimated: Estimated, environment: Environment)
     return max((_rows(table, data, environment) for table, data in tables), default=1)
 
 
-def _rows(table: PublicTable | CountedResponses, data: Columns | Lasting, environment: Environment) -> int:
-    return environment.post_processor.rows_kept(table.name) if isinstance(data, Lasting) else _length(data)
+def _rows(table: PublicTable | CountedResponses, data: Columns | ImmutableTable, environment: Environment) -> int:
+    return environment.post_processor.rows_kept(table.name) if isinstance(data, ImmutableTable) else _length(data)
 
 
 def _length(columns: Columns) -> int:

@@ -2,7 +2,7 @@
 
 Only noisy counts and public facts go in. The cost stays what was charged: the same part of the budget, allocated anew
 among the measures. Any bounds are private; which ones are best only decides the error (mechanisms/auto_bounds.py).
-docs/proofs/found_bounds.md.
+docs/proofs/auto_bounds.md.
 """
 
 from __future__ import annotations

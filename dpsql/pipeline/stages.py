@@ -118,7 +118,7 @@ class Trace:
 
 
 def trace_question(request: QueryRequest, public: PublicEnvironment) -> Trace:
-    """A refusal ends the trace, as a part of it: where it comes from is what one wants to see."""
+    """What each free stage returns. A refusal is the last entry, so that one sees which stage it comes from."""
     found: list[str] = []
     refusal = None
     try:

@@ -595,15 +595,15 @@ def _unowned(relation: Relation) -> Relation | None:
 #     SELECT ... FROM lines JOIN (SELECT DISTINCT code FROM codes) USING (code)      lines
 #     SELECT ... FROM lines JOIN codes USING (code)    none: a line may have several codes
 #
-# Where rows stay (a read-only file, a copy), units are counted in the whole table once, and not for every question; and
-# so are lists of a public table's keys made once.
+# Where rows are immutable (a read-only file, a copy), units are counted in the whole table once, not for every
+# question, and each list of a public table's keys is computed once.
 
 
 def whole_table(relation: Relation) -> Scan | None:
-    """The table whose rows stay and give at most one row of the relation each."""
+    """The table whose rows are immutable and give at most one row of the relation each."""
     match relation:
         case Scan():
-            return relation if relation.stays else None
+            return relation if relation.immutable else None
         case Filter(source) | Project(source) | SemiJoin(source):
             return whole_table(source)
         case Mark():
@@ -625,21 +625,21 @@ def has_all_rows(relation: Relation) -> bool:
     return False
 
 
-def lasts(relation: Relation) -> bool:
+def is_immutable(relation: Relation) -> bool:
     """Whether public rows are columns of a whole immutable table, so that they are the same for every query."""
     match relation:
         case Scan(unit=None):
-            return relation.stays
+            return relation.immutable
         case Project(source, columns):
-            return lasts(source) and all(isinstance(value, Column) for _, value in columns)
+            return is_immutable(source) and all(isinstance(value, Column) for _, value in columns)
         case Distinct(source):
-            return lasts(source)
+            return is_immutable(source)
     return False
 
 
 def is_whole_list(relation: Relation) -> bool:
     """Whether it has every combination of some columns of a whole public table, each once."""
-    return lasts(relation) and _are_different(relation)
+    return is_immutable(relation) and _are_different(relation)
 
 
 def _matches_once(rows: Relation, public: Relation, condition: Expression | None) -> bool:

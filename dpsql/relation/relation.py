@@ -105,7 +105,7 @@ class Scan:
     """Whether the schema declares it. It only helps to choose bounds, which are enforced."""
     is_view: bool = False
     """Whether the table, or one on the path to its unit, may be a view, which need not read the same twice."""
-    stays: bool = False
+    immutable: bool = False
     """Whether its rows, and those on the path to its unit, cannot change while the database is open."""
     tests: tuple[StoredTest, ...] = ()
     """Conditions on stored values, which the scan itself evaluates."""

@@ -35,7 +35,7 @@ from dpsql.engine_sql.tree import (
     Exists,
     Field,
     Joined,
-    Lasting,
+    Materialized,
     Ordered,
     Select,
     Series,
@@ -57,8 +57,8 @@ from dpsql.relation.facts import (
     ColumnFacts,
     equated,
     facts_of,
+    is_immutable,
     is_whole_list,
-    lasts,
     per_unit_parts,
     values_of,
     without_units,
@@ -307,7 +307,7 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
         case Distinct(source):
             everything = sorted(facts_of(source).any_row)
             different = distinct(relation_sql(source, everything), _unit(source), everything)
-            return _passed(relation, names, Lasting(different) if lasts(source) else different)
+            return _passed(relation, names, Materialized(different) if is_immutable(source) else different)
         case PerUnit():
             return per_unit_sql(relation, names, relation_sql)
         case Window():
@@ -433,13 +433,46 @@ def _joined(join: Join, count: CountPublic, given: tuple[Expression, ...]) -> in
         return None
     if not is_tracked(right):
         conditions = (*given, *(conjuncts(join.condition) if join.condition is not None else ()))
-        found = count(most_matches_sql(left, right, conditions))
-        return None if found is None else mine * max(1, found)
+        found = most_matches(left, independent_parts(right, conditions), conditions, count)
+        return None if found is None else mine * found
     its = rows_per_unit(right, count, given)
     if its is None:
         return None
     # Where rows without a partner are kept on both sides, there may be more of them than pairs.
     return max(mine * its, mine + its) if join.kind == "FULL" and not join.by_unit_alone else mine * its
+
+
+def most_matches(
+    left: Relation, parts: Iterable[Relation], conditions: tuple[Expression, ...], count: CountPublic
+) -> int | None:
+    """The largest number of public rows that one row can join, at least 1, over parts that are independent."""
+    found = [count(most_matches_sql(left, part, conditions)) for part in parts]
+    known = [number for number in found if number is not None]
+    return math.prod(max(1, number) for number in known) if len(known) == len(found) else None
+
+
+def independent_parts(public: Relation, conditions: tuple[Expression, ...]) -> list[Relation]:
+    """The sides of cross joins of public rows, so that their matches are counted one by one and multiplied.
+
+    part CROSS JOIN supplier CROSS JOIN nation, where s_nationkey = n_nationkey:
+    part, and (supplier CROSS JOIN nation)
+    """
+    parts = list(_crossed(public))
+    for condition in conditions:
+        read = names_read(condition)
+        met = [part for part in parts if read & facts_of(part).any_row.keys()]
+        if len(met) > 1 and read <= facts_of(public).any_row.keys():
+            kept = [part for part in parts if part not in met]
+            parts = [*kept, reduce(lambda left, right: Join(left, right, "INNER", None), met)]
+    return parts if len(parts) > 1 else [public]
+
+
+def _crossed(public: Relation) -> Iterator[Relation]:
+    if isinstance(public, Join) and public.kind == "INNER" and public.condition is None:
+        yield from _crossed(public.left)
+        yield from _crossed(public.right)
+    else:
+        yield public
 
 
 def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Expression, ...]) -> Query:

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import conjuncts
-from dpsql.expressions.tree import Column, columns_of, names_read
+from dpsql.expressions.tree import Call, Column, columns_of, names_read, substituted
 from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_PUBLIC_COPIES, MOST_ROWS_OF_ONE
 from dpsql.relation.facts import equated, facts_of
 from dpsql.relation.relation import (
+    AggregateCall,
     CrossUnitJoin,
     Distinct,
     Filter,
@@ -39,13 +40,13 @@ from dpsql.relation.relation import (
     ValuesTable,
     Window,
 )
-from dpsql.relation.sql import most_matches_sql, rows_per_unit
+from dpsql.relation.sql import independent_parts, most_matches, most_matches_sql, rows_per_unit
 from dpsql.relation.units import is_tracked, joined, one_row_per_unit, parts_of
 from dpsql.relation.widths import check_texts, check_width, shortened
-from dpsql.schema.types import Text
+from dpsql.schema.types import Date, Decimal, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Set
 
     from dpsql.engine_sql.tree import Query
     from dpsql.expressions.tree import Expression
@@ -121,7 +122,7 @@ def bound_work(
             raise _too_much(worst)
         bounded = _decided(bounded, worst.most_rows)
         check_width(bounded, above)
-    return bounded if bounding.steps or heaviest_counted(bounded) else relation, tuple(dict.fromkeys(bounding.presumed))
+    return relation if bounded == relation else bounded, tuple(dict.fromkeys(bounding.presumed))
 
 
 def heaviest_counted(relation: Relation) -> int | None:
@@ -165,7 +166,7 @@ class _Bounding:
                 is_decided = most_rows != UNDECIDED
                 return BoundedWork(relation, Growth(most_rows, 0) if is_decided else OWN, not is_decided)
             case Filter(source, condition):
-                bounded = self.visit(source, (*given, *conjuncts(condition)))
+                bounded = self.visit(source, (*given, *_implied(condition)))
                 left = _untested(condition, bounded)
                 return bounded if left is None else replace(bounded, relation=Filter(bounded.relation, left))
             case Join():
@@ -194,7 +195,7 @@ class _Bounding:
                 return _above(relation, self.visit(source, ()))
 
     def _join(self, join: Join, given: Conditions) -> BoundedWork:
-        met = () if join.condition is None else tuple(conjuncts(join.condition))
+        met = () if join.condition is None else tuple(_implied(join.condition))
         if join.kind == "INNER":
             met = given = (*met, *given)
         if is_tracked(join.left) and is_tracked(join.right):
@@ -215,12 +216,11 @@ class _Bounding:
         """How many public rows one row can be joined with. None for a pending answer, presumed to be MOST_COPIES."""
         if meets_once(rows, public, conditions):
             return 1
-        query = most_matches_sql(rows, public, conditions)
-        found = self.count(query)
+        several = [part for part in independent_parts(public, conditions) if not meets_once(rows, part, conditions)]
+        found = most_matches(rows, several, conditions, self.count)
         if found is None:
-            self.presumed.append(query)
-            return None
-        return max(1, found)
+            self.presumed.append(most_matches_sql(rows, public, conditions))
+        return found
 
     def _of_one_person(self, join: Join, met: Conditions, given: Conditions) -> BoundedWork:
         """A join of a person's rows with other rows of the same person."""
@@ -285,6 +285,7 @@ class _Bounding:
 
     def _semi_join(self, semi: SemiJoin, given: Conditions) -> tuple[SemiJoin, BoundedWork]:
         """EXISTS or IN: the test, and the rows that it filters."""
+        semi = _by_extremes(semi)
         source = self.visit(semi.source, given)
         tests = () if semi.condition is None else tuple(conjuncts(semi.condition))
         if is_tracked(semi.other):
@@ -292,7 +293,7 @@ class _Bounding:
         else:
             copies = 1 if _is_looked_up(semi, tests) else self._matches(semi.source, semi.other, tests)
             other = BoundedWork(semi.other, Growth(copies or MOST_COPIES, 0))
-        if not _is_looked_up(semi, tests):
+        if not _is_looked_up(semi, tests) and not meets_once(semi.source, semi.other, tests):
             source, other = self._multiplied(source, other, (given, tests))
         condition = semi.condition if semi.compared else _untested(semi.condition, source, other)
         return replace(semi, source=source.relation, other=other.relation, condition=condition), source
@@ -317,6 +318,15 @@ class _Bounding:
 
 def _above(relation: PerUnit | Project | Distinct | Window, source: BoundedWork) -> BoundedWork:
     return replace(source, relation=replace(relation, source=source.relation), tested=())
+
+
+def _implied(condition: Expression) -> Iterator[Expression]:
+    """The parts that must all hold, with those that all sides of an OR have: engines take them out of it too."""
+    for part in conjuncts(condition):
+        yield part
+        if isinstance(part, Call) and part.function.name == "OR":
+            first, *others = (dict.fromkeys(_implied(side)) for side in part.arguments)
+            yield from (each for each in first if all(each in other for other in others))
 
 
 def _untested(condition: Expression | None, *sides: BoundedWork) -> Expression | None:
@@ -362,6 +372,47 @@ def _is_looked_up(semi: SemiJoin, tests: Conditions) -> bool:
         names_read(part) <= others or any(name in others and names_read(value) <= own for name, value in equated(part))
         for part in tests
     )
+
+
+def _by_extremes(semi: SemiJoin) -> SemiJoin:
+    """EXISTS with one <>, asked of the least and the greatest value of the rows with equal keys.
+
+        EXISTS (b of the same key AND b.value <> a.value)
+        EXISTS (group of b of the same key AND (MIN(b.value) <> a.value OR MAX(b.value) <> a.value))
+
+    NULL is no other value, and neither MIN nor MAX looks at it.
+    """
+    if semi.condition is None or semi.compared or not is_tracked(semi.other):
+        return semi
+    others = facts_of(semi.other).any_row.keys()
+    about = [test for test in conjuncts(semi.condition) if names_read(test) <= others]
+    across = [test for test in conjuncts(semi.condition) if not names_read(test) <= others]
+    equal = {test: name for test in across for name, value in equated(test) if _is_met(name, value, others)}
+    unequal = [(test, column) for test in across if test not in equal for column in _told_apart(test, others)]
+    if len(unequal) != 1 or len(equal) + 1 != len(across):
+        return semi
+    ((different, value),) = unequal
+    rows = Filter(semi.other, joined("AND", about)) if about else semi.other
+    known = facts_of(rows).any_row
+    keys = tuple((name, Column(name, known[name].type)) for name in sorted(set(equal.values())))
+    calls = {f"{value.name} {name}": AggregateCall(name=name, arguments=(value,)) for name in ("MIN", "MAX")}
+    ends = [substituted(different, {value: Column(name, value.type)}) for name in calls]
+    grouped = PerUnit(rows, keys, tuple(calls.items()), by_unit_alone=not keys)
+    return replace(semi, other=grouped, condition=joined("AND", [*equal, joined("OR", ends)]))
+
+
+def _is_met(name: str, value: Expression, others: Set[str]) -> bool:
+    return name in others and not names_read(value) & others
+
+
+def _told_apart(test: Expression, others: Set[str]) -> Iterator[Column]:
+    """The column of the other rows that has to differ."""
+    match test:
+        case Call(function, (first, second)) if function.name == "<>" and first.type == second.type:
+            for column, value in ((first, second), (second, first)):
+                is_ordered = isinstance(column.type, Integer | Decimal | Text | Date | Timestamp)
+                if isinstance(column, Column) and is_ordered and _is_met(column.name, value, others):
+                    yield column
 
 
 def meets_once(rows: Relation, other: Relation, conditions: Conditions) -> bool:

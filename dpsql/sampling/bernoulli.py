@@ -107,7 +107,7 @@ def choose(
     rate: Fraction,
     source: Randomness | None = None,
 ) -> NDArray[np.int64]:
-    """For each list a position in `sizes`. List g stands from starts[g] to before starts[g + 1] and is not empty.
+    """Draws one position of `sizes` from each list; list g is sizes[starts[g] : starts[g + 1]] and is not empty.
 
     Sizes are at least 1, scores at least 0, the rate is not negative.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 # -- noise in columns --------------------------------------------------------------------------------------------------
-# What columns are made of: nothing noisy, noise that is replayed, or noise that nothing is known of.
+# What columns are made of: nothing noisy, noise that is bootstrapped, or noise of unknown size.
 
 SIGN = "~"
 """In the name of every replica, and in no other."""
@@ -46,12 +46,12 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Made:
-    """The origin of a column: no noise, noise that is replayed under the name `replicate`, or untracked noise."""
+    """The origin of a column: no noise, noise that is bootstrapped under the name `replicate`, or untracked noise."""
 
     kind: Kind = Kind.PLAIN
     replicate: str = ""
     by_row: bool = False
-    """Whether only what is made of one row can be replayed, since rows share noise."""
+    """Whether only values computed from one row can be bootstrapped, since rows share noise."""
     stepped: bool = False
     """Whether it has steps or kinks. Those of many rows may all err to one side: added up, no replica tells."""
 
@@ -253,7 +253,7 @@ class NoiseInExpressions:
                 yield self._subquery(part)
 
     def _subquery(self, query: exp.Query) -> Made:
-        """The origin of its single value; if noise selects or tests, nothing can be replayed."""
+        """The origin of its single value; if noise selects or tests, nothing can be bootstrapped."""
         if self.scope.depth == DEEPEST:
             raise UnknownError("subqueries")
         rows = self.rows_of(query, self.scope)
@@ -321,10 +321,10 @@ def _own(node: exp.Expr) -> Iterator[exp.Expr]:
         yield from _own(child)
 
 
-# -- follow noise ------------------------------------------------------------------------------------------------------
+# -- error propagation -------------------------------------------------------------------------------------------------
 # Which columns of an answer are noisy, and the same query once more over noise that is drawn again.
 #
-# The post-processing is all of SQL, so its error is found by replaying it. Every noisy column walks with replicas of
+# The post-processing is all of SQL, so its error is found by running it again. Every noisy column has replicas of
 # itself, from the releases up to the answer; what chooses and orders rows still reads the released values, so that a
 # row and its replicas stand side by side:
 #

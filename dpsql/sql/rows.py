@@ -307,7 +307,7 @@ def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bo
         one_row_per_unit=unit is not None and not unit.path and engine.is_unique(table.name, unit.column, unit.type),
         declared_unique=table.unique,
         is_view=is_view,
-        stays=engine.immutable and not is_view,
+        immutable=engine.immutable and not is_view,
     )
     columns = {column.declared.lower(): Column(column.name, column.properties.type) for column in answers}
     if unit is None or own is None:

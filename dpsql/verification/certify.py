@@ -247,9 +247,9 @@ def target(database: str) -> CertificationTarget:
 # -- certify -----------------------------------------------------------------------------------------------------------
 
 PEOPLE = 200
-"""In the tame database."""
+"""In the conforming database."""
 ADVERSARIAL = ((0, 0), (1, 9), (5, 90))
-"""People and rows of the wild ones."""
+"""People and rows of the adversarial ones."""
 SHARE = 0.9
 """Of the questions that DuckDB answers, so many must be written for the engine."""
 

@@ -85,7 +85,7 @@ def test_exhausted_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
             self.guarantees, self.check_unchanged, self.close = engine.guarantees, engine.check_unchanged, engine.close
             self.render, self.can_run = engine.render, engine.can_run
 
-        def run(self, select: Any, lasting: Any = None) -> None:
+        def run(self, select: Any, materialized: Any = None) -> None:
             raise AssertionError("the engine was asked")
 
     session = pure.session
@@ -102,9 +102,9 @@ def test_charged_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
         guarantees, check_unchanged, close = engine.guarantees, engine.check_unchanged, engine.close
         render, can_run = staticmethod(engine.render), staticmethod(engine.can_run)
 
-        def run(self, select: Any, lasting: Any = None) -> Any:
+        def run(self, select: Any, materialized: Any = None) -> Any:
             seen.append(spent(pure))
-            return engine.run(select, lasting)
+            return engine.run(select, materialized)
 
     pure.session.environment = dataclasses.replace(pure.session.environment, engine=Watching())
     pure.execute("SELECT COUNT(*) FROM orders", epsilon=0.3)

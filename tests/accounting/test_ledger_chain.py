@@ -65,12 +65,12 @@ def test_a_deleted_entry_is_found(path, number):
 
 def test_the_same_number_in_other_words_is_found(path):
     tamper(path, "UPDATE entries SET epsilon = '2/8' WHERE number = 3")
-    with pytest.raises(LedgerError, match=r"entry 3 .* seal"):
+    with pytest.raises(LedgerError, match=r"entry 3 .* hash"):
         verified(path)
 
 
 def reseal(path, number, **changes):
-    """What a careful forger does: changes an entry and seals everything after it again."""
+    """What a careful forger does: changes an entry and computes every later hash again."""
     connection = sqlite3.connect(path)
     rows = [list(row) for row in connection.execute(f"SELECT {', '.join(COLUMNS)} FROM entries ORDER BY number")]
     connection.close()

@@ -156,9 +156,9 @@ def test_in_a_plan_nothing_after_the_first_failure_is_told(opened: Any, broken: 
     queries = [f"SELECT COUNT(*) FROM people WHERE id < {n}" for n in (10, 20, 30)]
     run, asked = DuckDBEngine.run, []
 
-    def fail_second(engine: DuckDBEngine, sql: str, lasting: Any = None) -> Any:
+    def fail_second(engine: DuckDBEngine, sql: str, materialized: Any = None) -> Any:
         asked.append(sql)
-        return fail() if len(asked) == 2 else run(engine, sql, lasting)
+        return fail() if len(asked) == 2 else run(engine, sql, materialized)
 
     plan = connection.plan(queries, epsilon=1)
     broken(fail_second)
@@ -176,11 +176,11 @@ def test_an_answer_that_is_ready_after_the_suspension_is_withheld(opened: Any, b
     connection, other = opened(), opened()
     run = DuckDBEngine.run
 
-    def meanwhile(engine: DuckDBEngine, sql: str, lasting: Any = None) -> Any:
+    def meanwhile(engine: DuckDBEngine, sql: str, materialized: Any = None) -> Any:
         broken()
         with pytest.raises(dpsql.SealedExecutionError):
             other.execute(COUNT, fresh=True)
-        return run(engine, sql, lasting)
+        return run(engine, sql, materialized)
 
     broken(meanwhile)
     with pytest.raises(dpsql.SealedExecutionError):
@@ -284,11 +284,11 @@ def test_a_process_that_dies_after_its_charge_has_failed(database: Path, opened:
 def test_a_charge_that_another_session_works_on_is_not_lost(opened: Any, broken: Any, database: Path) -> None:
     connection, run, seen = opened(), DuckDBEngine.run, []
 
-    def look_meanwhile(engine: DuckDBEngine, sql: str, lasting: Any = None) -> Any:
+    def look_meanwhile(engine: DuckDBEngine, sql: str, materialized: Any = None) -> Any:
         broken(None)
         seen.append(opened().execute(COUNT, fresh=True).fetchall())
         seen.append(subprocess.run([sys.executable, "-c", LOOK, f"{database}.ledger"], check=False).returncode)
-        return run(engine, sql, lasting)
+        return run(engine, sql, materialized)
 
     broken(look_meanwhile)
     assert connection.execute(COUNT, fresh=True).fetchall()

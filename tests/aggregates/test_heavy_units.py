@@ -1,5 +1,7 @@
-"""Rows whose unit is found over a foreign key are counted by key before they are counted by unit; where rows stay, in
-the whole table, once for all questions."""
+"""Rows whose unit is found over a foreign key are counted by key before they are counted by unit.
+
+Where rows are immutable, they are counted in the whole table, once for all questions.
+"""
 
 from __future__ import annotations
 
@@ -288,10 +290,10 @@ def test_rows_of_other_groups_are_not_counted(raw: duckdb.DuckDBPyConnection, de
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_same_is_counted_where_rows_stay(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
+def test_the_same_is_counted_where_rows_are_immutable(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
     fill_with_many(raw)
-    own, lasting = (raw.execute(explained(raw, shape, 8, 1, stay).sql).fetchall() for stay in (False, True))
-    assert own == lasting
+    own, materialized = (raw.execute(explained(raw, shape, 8, 1, stay).sql).fetchall() for stay in (False, True))
+    assert own == materialized
 
 
 def test_what_lasts_is_found_once(raw: duckdb.DuckDBPyConnection) -> None:
@@ -302,11 +304,11 @@ def test_what_lasts_is_found_once(raw: duckdb.DuckDBPyConnection) -> None:
             first, second = (connection.execute(SHAPES[shape], fresh=True).df() for connection in (one, another))
             numbers = [frame.select_dtypes("number").astype(float) for frame in (first, second)]
             assert np.allclose(*numbers, atol=1e-3, equal_nan=True), shape
-        lasting = another._session.environment.engine._lasting  # type: ignore[attr-defined]
-    assert len(lasting) == 4  # of lines, parts and visits, and the list of codes
+        materialized = another._session.environment.engine._materialized  # type: ignore[attr-defined]
+    assert len(materialized) == 4  # of lines, parts and visits, and the list of codes
 
 
-def test_an_answer_is_found_again_whether_rows_stay(raw: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_an_answer_is_found_again_whether_rows_are_immutable(raw: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill_with_many(raw)
     ledger = tmp_path / "account.ledger"
     options: Any = {"schema": schema(8, 1), "budget": 100, "delta": 1e-6, "ledger": ledger, "query_epsilon": 1}
@@ -327,7 +329,7 @@ def test_tables_that_last_are_not_more_and_more(
     with session(file_of(raw), 8, 1, 1e-6) as connection:
         shapes = ["count", "of their own", "listed once", "count"]
         answers = [connection.execute(SHAPES[shape], fresh=True).fetchall() for shape in shapes]
-        assert len(connection._session.environment.engine._lasting) == 1  # type: ignore[attr-defined]
+        assert len(connection._session.environment.engine._materialized) == 1  # type: ignore[attr-defined]
     assert answers[0] == answers[-1]
 
 
@@ -343,7 +345,7 @@ def test_tables_that_last_are_not_wider_and_wider(
             listed = f"(SELECT DISTINCT {', '.join(f'code AS {name}' for name in names)} FROM codes) AS listed"
             meets = " AND ".join(f"lines.code = {name}" for name in names)
             connection.execute(f"SELECT kind, COUNT(*) FROM lines JOIN {listed} ON {meets} GROUP BY kind")
-        cells = list(connection._session.environment.engine._lasting._cells.values())  # type: ignore[attr-defined]
+        cells = list(connection._session.environment.engine._materialized._cells.values())  # type: ignore[attr-defined]
         assert max(cells) == 3 * 20
         assert sum(cells) <= 100
 
@@ -369,7 +371,7 @@ def test_what_could_not_be_removed_is_made_again(
     fill_with_many(raw)
     with session(file_of(raw), 8, 1, 1e-6) as connection:
         first = connection.execute(SHAPES["count"], fresh=True).fetchall()
-        monkeypatch.setattr(connection._session.environment.engine, "_lasting", engine.LastingTables())
+        monkeypatch.setattr(connection._session.environment.engine, "_materialized", engine.MaterializedTables())
         assert connection.execute(SHAPES["count"], fresh=True).fetchall() == first
 
 

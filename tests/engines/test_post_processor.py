@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.engines.base import PostProcessingTable
-from dpsql.engines.post_processor import MOST_VIEWS, Lasting, PostProcessor
+from dpsql.engines.post_processor import MOST_VIEWS, ImmutableTable, PostProcessor
 from dpsql.errors import ProgrammingError
 
 TABLE = PostProcessingTable(
@@ -75,13 +75,13 @@ def test_a_table_without_rows_and_one_that_lasts_stand_beside_others(processor: 
     towns = PostProcessingTable("towns", {"town": "VARCHAR"}, {"town": ("VARCHAR", "town")})
     both = PostProcessingTable("towns", {"town": "VARCHAR", "n": "BIGINT"}, {"n": ("BIGINT", "n")})
     stored = {"town": np.array(["Ayr", "Bath"], dtype=object), "n": np.array([1, 2])}
-    lasting = Lasting(lambda names: {name: stored[name] for name in names})
+    immutable = ImmutableTable(lambda names: {name: stored[name] for name in names})
     counts = "SELECT (SELECT count(*) FROM _release_0), (SELECT count(*) FROM _release_1), (SELECT count(*) FROM towns)"
     for rows in (1, 2, 3):
-        data = [columns(*range(rows)), None, lasting]
+        data = [columns(*range(rows)), None, immutable]
         assert processor.run(counts, [TABLE, empty, towns], data).rows == [(rows, 0, 2)]
-    assert processor.run("SELECT sum(n) FROM towns", [both], [lasting]).rows == [(3,)]
-    assert processor.run("SELECT max(town) FROM towns", [towns], [lasting]).rows == [("Bath",)]
+    assert processor.run("SELECT sum(n) FROM towns", [both], [immutable]).rows == [(3,)]
+    assert processor.run("SELECT max(town) FROM towns", [towns], [immutable]).rows == [("Bath",)]
 
 
 def test_few_are_kept(processor: PostProcessor) -> None:

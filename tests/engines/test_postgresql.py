@@ -301,7 +301,7 @@ def test_a_failure_is_sealed_and_the_next_question_works(url: str, execute: Call
             def __getattr__(self, name: str) -> Any:
                 return getattr(engine, name)
 
-            def run(self, sql: str, lasting: Any = None) -> Any:
+            def run(self, sql: str, materialized: Any = None) -> Any:
                 return engine.run("SELECT 1 / (person - person) FROM clinic.visits")
 
         connection.session.environment = dataclasses.replace(setting, engine=Failing())

@@ -73,7 +73,7 @@ PURE = [name for name, mechanism in ADDITIVE.items() if isinstance(mechanism, Pu
 
 @pytest.mark.parametrize("name", PURE)
 def test_a_small_move_costs_in_proportion(name: str) -> None:
-    """A unit may move many groups by little instead of one by its bound: docs/proofs/few_rows.md."""
+    """A unit may move many groups by little instead of one by its bound: docs/proofs/light_units.md."""
     mechanism = ADDITIVE[name]
     assert isinstance(mechanism, PureMechanism)
     assert dearest_step(mechanism.noise(Fraction(10), Box())) <= 1 / 10 + 1e-9

@@ -65,8 +65,8 @@ ABOVE = [
 
 @pytest.mark.parametrize(("sql", "says_so"), ABOVE)
 def test_what_is_computed_above_groups_says_so(sql: str, says_so: bool, session: dpsql.Connection) -> None:
-    assert any("over all groups includes those" in note for note in session.execute(sql).notes) == says_so
-    assert not any("over all groups includes" in note for note in session.execute(sql, empty_groups="hide").notes)
+    assert any("over all groups include groups" in note for note in session.execute(sql).notes) == says_so
+    assert not any("over all groups include" in note for note in session.execute(sql, empty_groups="hide").notes)
 
 
 def test_an_average_over_groups_is_that_of_the_groups_shown(session: dpsql.Connection) -> None:

@@ -138,9 +138,9 @@ def test_a_ledger_that_is_locked_when_the_answer_is_ready_releases_nothing(
     connection, run = opened(), DuckDBEngine.run
     other = sqlite3.connect(f"{database}.ledger", isolation_level=None)
 
-    def lock_meanwhile(engine: DuckDBEngine, sql: str, lasting: Any = None) -> Any:
+    def lock_meanwhile(engine: DuckDBEngine, sql: str, materialized: Any = None) -> Any:
         other.execute("BEGIN IMMEDIATE")
-        return run(engine, sql, lasting)
+        return run(engine, sql, materialized)
 
     monkeypatch.setattr(DuckDBEngine, "run", lock_meanwhile)
     with pytest.raises(dpsql.LedgerError, match="locked"):

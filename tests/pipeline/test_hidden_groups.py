@@ -134,8 +134,8 @@ def test_what_the_engine_says_of_a_group_is_no_longer_than_its_rows(
     them count, however many ranks the mechanism would look at."""
     run, lengths = DuckDBEngine.run, []
 
-    def spied(engine: DuckDBEngine, sql: str, lasting: Any = None) -> Any:
-        found = run(engine, sql, lasting)
+    def spied(engine: DuckDBEngine, sql: str, materialized: Any = None) -> Any:
+        found = run(engine, sql, materialized)
         lengths.extend(np.size(cell) for column in found.values() for cell in column if isinstance(cell, np.ndarray))
         return found
 

@@ -81,7 +81,7 @@ from dpsql.result import NOISE_ONLY, UNKNOWN_NOTE
         (
             "SELECT AVG(n) FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id)",
             {},
-            ("n is clamped to [1, 2], from max_rows_per_group; name contribution_bounds_per_row for other bounds",),
+            ("n is clamped to [1, 2], from max_rows_per_group; set contribution_bounds_per_row for other bounds",),
         ),
         ("SELECT AVG(LEAST(n, 9)) FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id)", {}, ()),
     ],

@@ -41,11 +41,11 @@ class Watching:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
 
-    def run(self, sql: str, lasting: Any = None) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, materialized: Any = None) -> Mapping[str, np.ndarray]:
         self.asked.append(sql)
         if len(self.asked) >= self.failing:
             raise RuntimeError
-        found: Mapping[str, np.ndarray] = self.engine.run(sql, lasting)
+        found: Mapping[str, np.ndarray] = self.engine.run(sql, materialized)
         return found
 
 

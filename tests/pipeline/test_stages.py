@@ -54,9 +54,9 @@ class Watching:
         found: Mapping[str, np.ndarray] = self._engine.run_public(sql)
         return found
 
-    def run(self, sql: str, lasting: Any = None) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, materialized: Any = None) -> Mapping[str, np.ndarray]:
         self.paid.append(sql)
-        found: Mapping[str, np.ndarray] = self._engine.run(sql, lasting)
+        found: Mapping[str, np.ndarray] = self._engine.run(sql, materialized)
         return found
 
 

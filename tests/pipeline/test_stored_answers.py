@@ -159,7 +159,7 @@ def test_data_newer_than_the_answer_is_told(kind: str, tmp_path: Path) -> None:
     os.utime(path, (time.time() + 60,) * 2)
     answer, (note,) = ask()
     assert answer == 100
-    assert note.endswith("than this answer: fresh=True asks again, and pays")
+    assert note.endswith("than this answer: fresh=True asks again at full cost")
     os.utime(path)
     assert ask(fresh=True) == (300, [])
     assert ask() == (300, [])

@@ -156,6 +156,47 @@ NOT_LIMITED = [
 ]
 
 
+@pytest.fixture(scope="module")
+def goods() -> Iterator[dpsql.Connection]:
+    """Two public tables so long that nobody could walk through all their pairs."""
+    columns = {"key": "integer", "name": "text", "place": "integer"}
+    public = {name: {"public": True, "columns": columns} for name in ("parts", "makers", "places")}
+    lines = {"unit": "person", "columns": {"person": "integer", "part": "integer", "maker": "integer"}}
+    with duckdb.connect() as connection:
+        connection.execute(
+            """CREATE TABLE lines AS SELECT i % 100 AS person, i AS part, i AS maker FROM range(1000) r(i);
+               CREATE TABLE parts AS SELECT i AS key, 'part' AS name, i % 9 AS place FROM range(300000) r(i);
+               CREATE TABLE makers AS SELECT i AS key, 'maker' AS name, i % 9 AS place FROM range(300000) r(i);
+               CREATE TABLE places AS SELECT i AS key, 'place' AS name, i AS place FROM range(9) r(i)"""
+        )
+        schema = {"tables": {"lines": lines, **public}}
+        with dpsql.connect(connection, schema=schema, budget=1e18, delta=1e-6, query_epsilon=1e12) as opened:
+            yield opened
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "parts p, makers m, lines l WHERE p.key = l.part AND m.key = l.maker",
+        "parts p, makers m, places s, lines l WHERE p.key = l.part AND m.key = l.maker AND m.place = s.key",
+        "lines JOIN (SELECT p.key AS part, m.key AS maker FROM parts p JOIN makers m USING (key)) USING (part, maker)",
+        "lines l, parts p WHERE (p.key = l.part AND l.maker < 500) OR (p.key = l.part AND l.maker >= 500)",
+        "lines l, parts p WHERE (p.key = l.part AND l.maker < 9) OR ((p.key = l.part AND l.maker > 9) "
+        "OR (l.maker = 9 AND p.key = l.part))",
+    ],
+)
+def test_each_public_table_is_counted_by_its_own_keys(source: str, goods: dpsql.Connection) -> None:
+    assert limit(goods, f"SELECT COUNT(*) FROM {source}") is None
+    assert goods.execute(f"SELECT COUNT(*) FROM {source}", max_rows_per_group=100).fetchall() == [(1000,)]
+
+
+def test_public_tables_that_no_key_reaches_multiply(goods: dpsql.Connection) -> None:
+    with pytest.raises(dpsql.Unsupported, match="the limit is 262,144"):
+        goods.explain("SELECT COUNT(*) FROM parts p, makers m, lines l WHERE p.key = l.part")
+    with pytest.raises(dpsql.Unsupported, match="the limit is 262,144"):
+        goods.explain("SELECT COUNT(*) FROM lines l, parts p WHERE p.key = l.part OR l.maker < 500")
+
+
 @pytest.mark.parametrize(("sql", "most"), LIMITED.items())
 def test_people_whose_rows_would_be_multiplied_are_limited(conn: dpsql.Connection, sql: str, most: int) -> None:
     assert limit(conn, sql) == most
@@ -201,6 +242,56 @@ def test_everybody_else_is_answered_as_ever(
     plain = re.sub(r"\bnotes (?=[ab] )", f"{noted} ", re.sub(r"\bevents\b(?!\.)", f"{kept} events", sql))
     plain = re.sub(r"events (?=[abc]\b)", "", plain)
     assert conn.execute(sql).fetchall() == database.execute(plain).fetchall()
+
+
+@pytest.fixture(scope="module")
+def gaps() -> Iterator[tuple[dpsql.Connection, duckdb.DuckDBPyConnection]]:
+    """Events with NULL in every column, on which EXISTS and NOT EXISTS differ most easily."""
+    values = {"kind": "text", "n": {"type": "integer", "bounds": [0, 9]}, "day": "date", "size": "double"}
+    columns = {name: {**({"type": of} if isinstance(of, str) else of), "nullable": True} for name, of in values.items()}
+    schema = {"tables": {"events": {"unit": "person", "columns": {"person": "integer", **columns}}}}
+    with duckdb.connect() as database:
+        database.execute(
+            """CREATE TABLE events AS
+               SELECT i % 97 AS person, ['a', 'B', NULL, 'b'][1 + (k % 4)::INTEGER] AS kind,
+                      CASE WHEN m % 3 > 0 THEN m % 5 END AS n,
+                      CASE WHEN d % 7 > 0 THEN DATE '2024-01-01' + (d % 2)::INTEGER END AS day,
+                      CASE WHEN m % 4 > 0 THEN d % 3 END::DOUBLE AS size
+               FROM (SELECT i, hash(i) >> 8 AS k, hash(i + 1000) >> 8 AS m, hash(i + 2000) >> 8 AS d
+                     FROM range(400) r(i) WHERE i % 97 < 50 OR i < 97)"""
+        )
+        with dpsql.connect(database, schema=schema, budget=1e18, delta=1e-6, query_epsilon=1e12) as opened:
+            yield opened, database
+
+
+@pytest.mark.parametrize("word", ["EXISTS", "NOT EXISTS"])
+@pytest.mark.parametrize("value", ["n", "kind", "day"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "b.{0} <> a.{0}",
+        "a.{0} <> b.{0} AND b.kind = a.kind",
+        "b.{0} <> a.{0} AND b.n = a.n AND b.day = a.day",
+        "b.{0} <> a.{0} AND b.n > 1 AND b.kind <> 'a'",
+    ],
+)
+def test_another_value_is_found_by_the_least_and_the_greatest(
+    word: str, value: str, test: str, gaps: tuple[dpsql.Connection, duckdb.DuckDBPyConnection]
+) -> None:
+    conn, database = gaps
+    sql = f"""SELECT COUNT(*), COUNT(n), COUNT(kind) FROM events a WHERE {word}
+              (SELECT 1 FROM events b WHERE b.person = a.person AND {test.format(value)})"""
+    assert limit(conn, sql) is None
+    assert conn.execute(sql, max_rows_per_group=100).fetchall() == database.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("test", ["b.size <> a.size", "b.n <> a.n AND b.day <> a.day", "b.n <> a.n AND b.day > a.day"])
+def test_two_other_values_and_doubles_are_compared_row_by_row(
+    test: str, gaps: tuple[dpsql.Connection, duckdb.DuckDBPyConnection]
+) -> None:
+    sql = f"SELECT COUNT(*) FROM events a WHERE EXISTS (SELECT 1 FROM events b WHERE b.person = a.person AND {test})"
+    assert limit(gaps[0], sql) == 512
+    assert gaps[0].execute(sql, max_rows_per_group=100).fetchall() == gaps[1].execute(sql).fetchall()
 
 
 def test_conditions_of_one_side_are_applied_first(conn: dpsql.Connection, database: duckdb.DuckDBPyConnection) -> None:
@@ -526,4 +617,4 @@ def test_a_long_key_is_cut_and_a_long_text_is_counted() -> None:
     with texts(*((f"long {i}", "x" * 128 + str(i)) for i in range(100))) as database, connected(database) as conn:
         answer = conn.execute(sql, max_rows_per_group=9)
         assert sorted(answer.fetchall()) == [("a", 9 * 1001), ("x" * 32, 9 * 100)]
-        assert "keys of more than 128 bytes are cut to 32 letters, for the same reason" in answer.notes
+        assert "keys of more than 128 bytes are cut to 32 letters, because the query multiplies rows" in answer.notes

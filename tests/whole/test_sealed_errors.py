@@ -30,7 +30,7 @@ class FailingEngine:
     def check_unchanged(self) -> None:
         self._engine.check_unchanged()
 
-    def run(self, select: Any, lasting: Any = None) -> Mapping[str, np.ndarray]:
+    def run(self, select: Any, materialized: Any = None) -> Mapping[str, np.ndarray]:
         row = SECRET  # noqa: F841 - a local of the failing frame, as an engine would have it
         raise copy(self._failure)  # as one that is raised keeps its frames, and with them the session
 
@@ -45,7 +45,7 @@ class LyingEngine(FailingEngine):
         super().__init__(engine, RuntimeError())
         self._columns = columns
 
-    def run(self, select: Any, lasting: Any = None) -> Mapping[str, np.ndarray]:
+    def run(self, select: Any, materialized: Any = None) -> Mapping[str, np.ndarray]:
         return self._columns
 
 

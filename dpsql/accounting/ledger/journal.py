@@ -99,10 +99,10 @@ def _listed(payload: str | None) -> list[AnswerOnRecord]:
     return [AnswerOnRecord(*answer) for answer in json.loads(payload)]
 
 
-# -- tally -------------------------------------------------------------------------------------------------------------
+# -- running totals ----------------------------------------------------------------------------------------------------
 # The running sums of one account, so that what was spent is known without reading the entries again.
 #
-# Beside what the filter counts, a tally keeps what the textbook rules would have counted over the nominal costs.
+# Beside what the filter counts, they keep what the textbook rules would have counted over the nominal costs.
 
 ZERO = Fraction(0)
 NOTHING = PrivacyLoss()
@@ -187,7 +187,7 @@ def _drift(epsilon: Fraction) -> Amount:
 
 
 # -- entries -----------------------------------------------------------------------------------------------------------
-# One line of the ledger, and the seal that chains it to the line before.
+# One line of the ledger, and the hash that chains it to the line before.
 #
 #     budget     what may be spent, as the data owner said; the first entry is one
 #     charged    a query's cost, on record before any private row was read
@@ -204,7 +204,7 @@ def _drift(epsilon: Fraction) -> Amount:
 #                the same, where the data owner accepts that epsilon means something else from here on
 #
 # An outcome without an answer, and a retry, cost a least amount: the event of such an entry is what its charge lacks.
-# Every seal covers the one before it, so no entry can be changed without changing all that follow.
+# Every hash covers the one before it, so no entry can be changed without changing all that follow.
 
 State = Literal[
     "budget",
@@ -308,12 +308,12 @@ def gives_back_at_most(refund: Record, charge: Entry | None) -> bool:
 
 
 def entry_hash(previous: str, row: Sequence[object]) -> str:
-    """SHA-256 over the seal before and every stored column but the seal itself, which comes last."""
+    """SHA-256 over the hash before and every stored column but the hash itself, which comes last."""
     text = json.dumps(row[:-1], ensure_ascii=False, separators=(",", ":"), default=repr)
     return hashlib.sha256(f"{previous}\n{text}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# -- book --------------------------------------------------------------------------------------------------------------
+# -- journal -----------------------------------------------------------------------------------------------------------
 
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
 SELECT_LIMIT = "SELECT composition, epsilon, delta FROM entries"
@@ -366,7 +366,7 @@ class Journal:
         return None if row is None else Entry.from_row(row)
 
     def is_charge(self, number: int, entry_hash: str) -> bool:
-        """Whether the entry with this number is a charge with this seal, and so equal in all sealed fields."""
+        """Whether the entry with this number is a charge with this hash, and so equal in all hashed fields."""
         return self._one("SELECT state, hash FROM entries WHERE number = ?", number) == ("charged", entry_hash)
 
     def open_charges(self, analyst: str | None) -> list[int]:
@@ -471,7 +471,7 @@ class Journal:
 
 
 # -- chain -------------------------------------------------------------------------------------------------------------
-# Walking a ledger from its first entry: every seal, every pointer and every running sum is computed again.
+# Walking a ledger from its first entry: every hash, every pointer and every running sum is computed again.
 
 
 @dataclass(frozen=True)
@@ -515,7 +515,7 @@ class _Walk:
     def step(self, row: Sequence[object]) -> None:
         self.number += 1
         if row[-1] != entry_hash(self.head, row):
-            raise self.broken("its seal does not match")
+            raise self.broken("its hash does not match")
         try:
             entry = Entry.from_row(row)
             self._follow(entry)

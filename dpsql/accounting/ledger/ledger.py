@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.ledger.declaration import Declaration
     from dpsql.accounting.ledger.journal import State, StoredAnswer
 
-# -- allowance ---------------------------------------------------------------------------------------------------------
+# -- budget record -----------------------------------------------------------------------------------------------------
 # The budget on record: put there by the first session, compared by later ones, changed by the data owner alone.
 
 

@@ -55,7 +55,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
-# -- holds -------------------------------------------------------------------------------------------------------------
+# -- leases ------------------------------------------------------------------------------------------------------------
 # Which charges a living question still works on: for each, a lock on one byte of a file beside the ledger.
 #
 # The system takes the locks of a process back when it dies, however it dies. So a charge that is open and not held was

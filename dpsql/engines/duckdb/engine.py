@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Column, Schema, Table
     from dpsql.schema.types import ColumnType
 
-# -- lasting tables ----------------------------------------------------------------------------------------------------
-# Temporary tables of what lasts from question to question (engine_sql/build.py), where nobody changes rows.
+# -- materialized tables -----------------------------------------------------------------------------------------------
+# Temporary tables of results that are the same for every question (engine_sql/build.py), where rows are immutable.
 #
 # They are made when they are first needed; where there are too many, those go that were not needed for the longest
 # time.
@@ -62,7 +62,7 @@ MOST_TABLES, MOST_CELLS = 64, 1 << 27
 of numbers. A list may name a column many times."""
 
 
-class LastingTables:
+class MaterializedTables:
     def __init__(self) -> None:
         self._cells: dict[str, int] = {}
         """How many each table has, those first that were not needed since."""
@@ -70,12 +70,12 @@ class LastingTables:
     def __len__(self) -> int:
         return len(self._cells)
 
-    def keep(self, lasting: Mapping[str, str], connection: duckdb.DuckDBPyConnection) -> None:
+    def keep(self, materialized: Mapping[str, str], connection: duckdb.DuckDBPyConnection) -> None:
         """Creates those of these named tables that do not exist yet."""
-        for name, sql in lasting.items():
+        for name, sql in materialized.items():
             cells = self._cells.pop(name, None)
             self._cells[name] = _cells_made(name, sql, connection) if cells is None else cells
-        while len(self._cells) > len(lasting) and self._are_too_many():
+        while len(self._cells) > len(materialized) and self._are_too_many():
             oldest = next(iter(self._cells))
             del self._cells[oldest]
             connection.execute(f"DROP TABLE {quoted(oldest)}")
@@ -144,7 +144,7 @@ class DuckDBEngine:
         self._forget: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
         self._statements: dict[bytes, duckdb.Statement | None] = {}
-        self._lasting = LastingTables()
+        self._materialized = MaterializedTables()
         self.timeout: float | None = None
 
     @classmethod
@@ -230,8 +230,8 @@ class DuckDBEngine:
         empty.execute("PRAGMA disable_optimizer")
         return empty
 
-    def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
-        return self._interruptible(lambda: self._run(sql, lasting or {}, paid=True))
+    def run(self, sql: str, materialized: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
+        return self._interruptible(lambda: self._run(sql, materialized or {}, paid=True))
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
         return self._interruptible(lambda: self._run(sql, {}, paid=False))
@@ -275,13 +275,13 @@ class DuckDBEngine:
         pool.submit(int).result()
         return pool
 
-    def _run(self, sql: str, lasting: Mapping[str, str], *, paid: bool) -> Mapping[str, np.ndarray]:
+    def _run(self, sql: str, materialized: Mapping[str, str], *, paid: bool) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
         with self._lock, stopped_after(self.timeout if paid else None, self._connection.interrupt):
             if paid:
                 self._fill_tables()
-            assert self.guarantees.immutable or not lasting
-            self._lasting.keep(lasting, self._connection)
+            assert self.guarantees.immutable or not materialized
+            self._materialized.keep(materialized, self._connection)
             # Within a transaction the tables that are compared are those that are read.
             self._connection.begin()
             try:

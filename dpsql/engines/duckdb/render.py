@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import SALT, UNIT, apply, clamp
+from dpsql.engine_sql.build import SALT, UNIT, apply
 from dpsql.engine_sql.tree import Blank, Case, Constant, Field, Func, Short, Wide
 from dpsql.engines.base import engine_type
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer, literal, quanta_in_one, quoted
@@ -340,7 +340,7 @@ class DuckDB(Renderer):
     def case(self, case: Case) -> str:
         """A clamp ends with its value, which is NULL there. Behind ELSE NULL the engine would no longer know a column's
         extremes, nor that it is never NULL, and would take longer to count and to sum it."""
-        return super().case(replace(case, otherwise=case.branches[0][1]) if is_clamp(case) else case)
+        return super().case(replace(case, otherwise=case.branches[0][1]) if case.is_clamp else case)
 
     def let(self, let: Let) -> str:
         """All operands get a name, because an operand with a subquery is not allowed inside a lambda."""
@@ -366,14 +366,6 @@ class DuckDB(Renderer):
 
     def around_rank(self, profile: AroundRank) -> str:
         return around_rank(self, profile)
-
-
-def is_clamp(case: Case) -> bool:
-    """Whether it is a clamp from build.clamp, where each value that is not NULL is in one branch."""
-    match case:
-        case Case(((Func("between", (value, Constant() as low, Constant() as high)), _), _, _), Constant(None)):
-            return low.value is not None and high.value is not None and case == clamp(value, low, high)
-    return False
 
 
 def shifted(moment: str, node: Func) -> str:

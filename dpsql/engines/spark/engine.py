@@ -299,8 +299,8 @@ class SparkEngine:
         self.check_unchanged()
         return False
 
-    def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
-        assert not lasting, "rows on a server can be changed by others"
+    def run(self, sql: str, materialized: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
+        assert not materialized, "rows on a server can be changed by others"
         return self._run(sql, self.timeout)
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Units with few rows count in full, wherever these are. docs/proofs/few_rows.md."""
+"""Units with few rows count in full, wherever these are. docs/proofs/light_units.md."""
 
 from __future__ import annotations
 
