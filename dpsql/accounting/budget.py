@@ -216,7 +216,7 @@ class Budget:
         """What other rules of composition would have counted, for comparison only.
 
         >>> conn.budget.comparison()
-        'with basic composition 0'
+        'with basic composition 0, advanced composition 0'
         """
         advanced = self.advanced
         beside = "" if advanced is None else f", advanced composition {advanced.epsilon:.4g}"

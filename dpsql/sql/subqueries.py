@@ -1,7 +1,7 @@
 """Subqueries in expressions: tests (EXISTS, IN), correlated values, and constants.
 
 WHERE a = 1 OR p IN (SELECT ...)                                      a test: a column that says whether it holds
-WHERE n > (SELECT COUNT(*) FROM visits v WHERE v.person = p.pid)      reads the row outside: a column of the row
+WHERE n > (SELECT COUNT(*) FROM visits v WHERE v.person = p.pid)      reads the outer row: a column of the row
 WHERE n > (SELECT AVG(amount) FROM orders)                            a constant, which is asked first
 """
 

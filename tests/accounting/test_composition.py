@@ -313,7 +313,7 @@ def test_what_basic_or_a_curve_admits_is_not_private_at_the_same_delta():
 
 def test_a_filter_that_lets_more_pass_is_broken():
     a_filter, wider = (FILTERS["mixed"](Fraction(epsilon, 4), Fraction(1, 50)) for epsilon in (4, 6))
-    assert max(best_attack(wider.admits, menu, 1.0) for menu in menus(a_filter)) > 1.4 * a_filter.delta
+    assert any(best_attack(wider.admits, menu, 1.0) > 1.4 * a_filter.delta for menu in menus(a_filter))
 
 
 # -- small releases while much is left --------------------------------------------------------------------------------

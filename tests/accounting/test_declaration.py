@@ -290,12 +290,12 @@ def test_the_chain_covers_what_is_declared(opened: Opened) -> None:
         connection.execute("DROP TRIGGER no_update")
         connection.execute("UPDATE entries SET sql = replace(sql, 'customer', 'order_id')")
         connection.commit()
-    with closing(Ledger.at("shop.duckdb.ledger")) as ledger, pytest.raises(dpsql.LedgerError, match="seal"):
+    with closing(Ledger.at("shop.duckdb.ledger")) as ledger, pytest.raises(dpsql.LedgerError, match="hash"):
         ledger.verify()
 
 
-def test_a_resealed_redefinition_is_found(tmp_path: Path) -> None:
-    """Somebody appends a `schema` entry by hand, seals and all, without the owner's acceptance."""
+def test_a_redefinition_with_new_hashes_is_found(tmp_path: Path) -> None:
+    """Somebody appends a `schema` entry by hand, hashes and all, without the owner's acceptance."""
     path = str(tmp_path / "shop.ledger")
     with closing(Ledger.open(path, dataset="shop", epsilon=1, declared=declared())) as ledger:
         with ledger._file.writing() as connection:

@@ -214,7 +214,7 @@ def test_ctrl_c_ends_a_question_and_is_on_record(server: Server, tmp_path: Path)
         server.asleep()
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=60)
-    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert errors.rstrip().endswith("KeyboardInterrupt\nthe charge stands")
     with closing(Ledger.at(ledger)) as opened:
         assert [entry.state for entry in opened.history()] == ["budget", "charged", "interrupted"]
         assert opened.budget.spent.epsilon == pytest.approx(1e-3)

@@ -90,8 +90,14 @@ def cells(rows: str, values: str) -> list[tuple[str, bool, bool]]:
     return found
 
 
-@pytest.mark.parametrize("values", VALUES)
-@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(
+    ("rows", "values"),
+    [
+        pytest.param(rows, values, marks=[pytest.mark.long] * (values != "log-normal"))
+        for rows in ROWS
+        for values in VALUES
+    ],
+)
 def test_a_printed_interval_holds_or_says_what_it_lacks(rows: str, values: str) -> None:
     printed = [(sql, holds) for sql, lacks, holds in cells(rows, values) if not lacks]
     assert len(printed) >= 3
