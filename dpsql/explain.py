@@ -156,7 +156,7 @@ class ExplainedColumn:
     half_width: float | None
     """The half-width of the 95 % interval; None for a key, and if it depends on the answer (an average, a ratio)."""
     note: str
-    """What is known of the error otherwise."""
+    """What else is known about the error."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -168,7 +168,7 @@ class Explanation:
     share: float
     """The part of the session's budget that it would take."""
     cost_if_refused: Cost
-    """The cost if every private test refuses its part of the answer; else the same as `cost`."""
+    """The cost if every private test withholds its part of the answer. Without tests, the same as `cost`."""
     remaining: Cost
     """What would be left of the session's budget."""
     left: Cost

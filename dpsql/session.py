@@ -215,7 +215,7 @@ def declaration_of(schema: Schema) -> Declaration:
 def default_ledger(database: object) -> str:
     """A file database has its ledger next to it, so that reopening a notebook does not reset the budget.
 
-    Whatever path is used for the file, its ledger is next to the resolved path.
+    The path is resolved first, so every path to a file leads to the same ledger.
     """
     if not kind_of(database).has_own_ledger:
         raise InterfaceError(

@@ -304,7 +304,7 @@ def _counted_beside(call: AggregateCall, context: Context) -> Measure | None:
 
 
 def _over_rows(measure: SumValues) -> SumValues:
-    """The range of a sum in which rows without a value count as 0."""
+    """The same sum with NULL counted as 0: its range now includes 0, and its centre is recomputed."""
     low, high = min(measure.low, 0), max(measure.high, 0)
     return replace(measure, centre=(low + high) // 2, null_is_zero=True)
 

@@ -199,7 +199,7 @@ def _own(rows: Query, relation: Relation) -> tuple[CTE, Source]:
 
 
 def _known(rows_by_unit: Query, links: Linked | None) -> CTE:
-    """Over a foreign key it is read twice, and so kept."""
+    """The number of rows per unit. With a foreign key it is read twice, so it is materialized."""
     return CTE(ROWS_PER_UNIT, rows_by_unit, None if links is None else True)
 
 

@@ -152,7 +152,7 @@ class SumValues:
         return apply("coalesce", clamped, zero, kind=self.decimal) if self.null_is_zero else clamped
 
     def centred(self, argument: Term) -> Term:
-        """One row's value in quanta, recentred, in as few bits as it needs."""
+        """One row's value in quanta, clamped and recentred, in as few bits as it needs."""
         value = self._in_quanta(argument, self.kind)
         return apply("-", value, integer(self.centre), kind=self.kind) if self.centre else value
 

@@ -123,7 +123,7 @@ def double(value: object) -> Constant:
 
 
 def one_zero(number: Term) -> Term:
-    """A double with zero made unsigned, so that nothing distinguishes 0.0 and -0.0."""
+    """Turns -0.0 into 0.0, so that nothing can tell them apart."""
     return apply("+", number, double(0), kind=Double())
 
 

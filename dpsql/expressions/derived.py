@@ -391,7 +391,7 @@ def is_time(node: exp.Expr) -> bool:
 
 
 def lengths(lowering: Lowering, nodes: tuple[exp.Expr, ...]) -> tuple[Expression, ...] | None:
-    """Compared ages or times of day, in microseconds; None for anything else."""
+    """The ages or times of day in a comparison, in microseconds; None if it compares anything else."""
     if any(map(is_age, nodes)) and all(is_age(node) or is_interval(node) for node in nodes):
         return tuple(_age_or_interval(lowering, node) for node in nodes)
     if any(map(is_time, nodes)) and all(is_time(node) or _is_text(node) for node in nodes):

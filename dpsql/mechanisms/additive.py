@@ -114,7 +114,7 @@ BundlePlace: TypeAlias = tuple[tuple[int, int], int]
 
 @dataclass(frozen=True)
 class Box:
-    """A K-norm box: measures that one unit moves at once in a group, each within its own bound."""
+    """A K-norm box: measures that one unit can change together in a group, each by at most its own bound."""
 
     dimension: int = 1
     name: tuple[int, ...] = ()

@@ -199,7 +199,7 @@ class QuantileChoice:
 
     @property
     def reach(self) -> int:
-        """All rows that are needed have ranks that are at most so far from the fraction of the rows.
+        """The greatest distance between a needed rank and the target fraction of the rows.
 
         A value whose score is below K has a rank above (T - K)/parts and one below (T + K)/parts + 1, and T/parts is at
         most `aim.inside` away from that fraction.

@@ -149,7 +149,7 @@ class OrderStatistic(LocalSensitivity):
         return int((self.values[middle : middle + width + 1] - self.values[middle - width : middle + 1]).max())
 
     def damped(self, b: float) -> float:
-        """All known k, and the first that counts as the whole range."""
+        """The maximum over all known distances k and the first unknown one, where U_k is the whole range."""
         middle, width = len(self.values) // 2, self.rows_per_unit * self.reach
         above = self.values[middle : middle + width + 1] - self.values[middle]
         below = self.values[middle] - self.values[middle - width : middle + 1][::-1]

@@ -53,7 +53,7 @@ SURE = 0.99
 """The confidence that no empty bin of a histogram is taken for a filled one."""
 NEARLY_ALL = 0.99
 WORTH_SAYING = 0.005
-"""The share of rows that are left out from which on a note says so."""
+"""A note appears if at least this share of the rows is left out."""
 DIAGNOSE = "diagnose=True measures what these limits leave out"
 MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """The standard deviation of a median of n values, times the root of n, in theirs."""
@@ -80,7 +80,7 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     release = calibrated.planned.release
     yield from _may_bias(release)
     if calibrated.threshold is not None:
-        # Totals by ROLLUP are measured, and of everybody.
+        # ROLLUP totals are measured separately and include everybody.
         over = "" if release.levels else ", and calculations over all groups leave them out"
         yield f"groups of fewer than about {calibrated.threshold:,} people are not shown{over}"
 
@@ -108,7 +108,7 @@ def _is_narrowed(value: Expression, known: Known) -> bool:
 
 
 def _may_bias(release: Release) -> Iterator[str]:
-    """What of a person may not count."""
+    """The limits that may leave out part of what a person contributes."""
     yield from _left_out(release)
     yield from _limits(release)
     for argument, ends in release.presumed:
@@ -347,7 +347,7 @@ def lost_note(outputs: Sequence[Output]) -> Iterator[str]:
 
 
 def age_note(receipt: Receipt, changed: datetime | None) -> Iterator[str]:
-    """What a stored answer does not tell of: files that were written since. For servers that is not known."""
+    """Warns that files changed after the answer was stored. For servers this is unknown."""
     if receipt.asked is not None and changed is not None and changed > receipt.asked:
         part = "this answer" if receipt.recalled else "a part of this answer"
         yield f"the data is newer ({changed:%Y-%m-%d %H:%M} UTC) than {part}: fresh=True asks again at full cost"

@@ -348,7 +348,7 @@ def joined(operator: str, parts: Sequence[Expression]) -> Expression:
 
 
 def _is_null_on_null(part: Expression) -> bool:
-    """Whether it is NULL where a column that it reads is."""
+    """Whether the expression is NULL whenever a column that it reads is NULL."""
     if not isinstance(part, Call):
         return True
     if part.function.name == "IN":

@@ -69,7 +69,7 @@ def adaptive_value(resolver: Resolver, query: exp.Expr, named: Named, node: exp.
 
 
 def adaptive_rows(resolver: Resolver, source: exp.Expr, named: Named) -> PrivateRows:
-    """The rows of an item of FROM that is an answer."""
+    """The rows of a FROM item that is itself a noisy answer."""
     everything = exp.Select(expressions=[exp.Star()]).from_(copied(source))
     table = _adaptive(resolver, closed(everything, named), source, single=False).table
     properties = [_facts(table, number) for number in range(len(table.columns))]

@@ -92,7 +92,7 @@ def _free(query: exp.Expr, tables: _Tables) -> Iterator[exp.Column]:
 
 
 def _columns(select: exp.Select, tables: _Tables) -> Iterator[exp.Column]:
-    """The columns in the clauses of the query itself, and those that its subqueries leave open."""
+    """The columns in the query's own clauses, and the free columns of its subqueries."""
     elsewhere = {id(part) for part in (select.args.get("with_"), *from_nodes(select))}
     pending: list[exp.Expr] = [select]
     while pending:

@@ -392,7 +392,7 @@ class Resolver:
         return resolve_select(read_from(node, items, named, self), node)
 
     def answer(self, node: exp.Query, named: Named, *, refusal: str) -> exp.Query:
-        """The query, which must be an answer; rows of people are refused."""
+        """The query, if it returns an answer. A query that returns rows of people is refused."""
         found = self.query(node, named)
         if isinstance(found, PrivateRows):
             raise self.refuse(*people_shown(node, refusal, self.schema))
@@ -471,7 +471,7 @@ class Resolver:
         return declared is not None and not declared.is_public
 
     def over_answers(self, select: exp.Select, items: list[Item], named: Named) -> PublicQuery:
-        """A query that reads no rows of people: only its subqueries need a look."""
+        """Resolves a query that reads no rows of people: only its subqueries can contain private tables."""
         rows = None if any(True for _ in nested_queries(select)) else self.public_rows(select, items, named)
         self.resolve_nested(select, named)
         return PublicQuery(select, rows)

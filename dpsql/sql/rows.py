@@ -233,7 +233,7 @@ Named: TypeAlias = Mapping[str, Item]
 
 
 def with_column_names(item: Item, alias: exp.Expr, at: Place | None) -> Item:
-    """name(a, b) gives the first columns other names."""
+    """Renames the first columns, as in FROM orders AS o(a, b)."""
     names = [name.name.lower() for name in alias.args.get("columns") or ()]
     rows = item if isinstance(item, PrivateRows) else item.rows
     if not names or rows is None:

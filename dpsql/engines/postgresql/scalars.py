@@ -185,7 +185,7 @@ def _ends(exponent: float) -> tuple[float, float]:
 
 
 def _double(bits: int) -> float:
-    """Doubles above zero are in the order of their bits."""
+    """The double with these bits. Positive doubles sort in the same order as their bits."""
     return float(struct.unpack("<d", struct.pack("<q", bits))[0])
 
 

@@ -225,7 +225,7 @@ def _starts(unit: str, moment: str) -> str:
 
 
 def _started(unit: str, moment: str) -> str:
-    """The number of units that have begun since 1970, rounded down, also before 1970."""
+    """The time since 1970 in whole units, rounded down; negative before 1970."""
     size = SECONDS[unit] * 1_000_000
     count = microseconds(moment)
     return f"(({count} - pmod({count}, {size}L)) div {size}L)"
