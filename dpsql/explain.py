@@ -393,7 +393,7 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
             f"measure    {measure.what}: one person moves it by "
             f"{significant(measure.linf * measure.quantum, 6)} in a group, "
             f"{significant(measure.l1 * measure.quantum, 6)} in total; "
-            f"{noise if measure.mechanism else 'only summed, not shown'}"
+            f"{noise if measure.mechanism else 'shown only as part of the totals'}"
         )
     yield f"sql        {release.sql}"
 
@@ -404,9 +404,12 @@ def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield from (("reports", str(reports)) for reports in explanation.reports)
     falls, cost = explanation.left.epsilon - explanation.remaining.epsilon, explanation.cost.epsilon
     if falls > NOTICEABLE * cost and cost:
-        yield "left", f"falls by {falls:.3g}: in this session such noise takes more than its epsilon"
+        yield "left", f"falls by {falls:.3g}, more than the cost, because of how this session composes such noise"
     if explanation.cost_if_refused != explanation.cost:
-        yield "if refused", f"epsilon {explanation.cost_if_refused.epsilon:.6g}, if all tests refuse"
+        yield (
+            "if refused",
+            f"epsilon {explanation.cost_if_refused.epsilon:.6g}, if every test withholds its part of the answer",
+        )
 
 
 def _beyond_light(release: ExplainedRelease) -> str:

@@ -255,7 +255,7 @@ class PrivateFrame(Vocabulary):
             values: all possible values of a column; all its groups are shown, even empty ones.
             public: frames that are not about people, by name, for joins in `sql`.
             max_groups: in how many groups one person counts. Default: "auto", each query finds the bound.
-            max_rows_per_group: how many rows of one person count in a group. Default: "auto".
+            max_rows_per_group: how many rows of one person count in each group. Default: "auto".
             budget: the epsilon that all queries together may cost.
             delta: the delta of the budget; default 0.
             ledger: a file that records every charge and outlives the process. Default: in memory.

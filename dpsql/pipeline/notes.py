@@ -122,7 +122,7 @@ def _limits(release: Release) -> Iterator[str]:
     if release.one_row_per_unit or any(isinstance(drawn.statistic, Matched) for drawn in release.statistics):
         return
     most = math.inf if release.rows_per_unit is None else release.rows_per_unit
-    where = " in a group" if release.aggregate.grouped else ""
+    where = " in each group" if release.aggregate.grouped else ""
     few = "" if release.light_rows is None else f", for anyone with more than {release.light_rows:,} rows in total"
     if _bounds_rows(release) and release.is_down_weighted:
         yield _in_parts(release.light_rows or 0)
@@ -160,8 +160,8 @@ def _scaled(groups: int) -> str:
 
 def _at_most(number: int, what: str, where: str = "") -> str:
     """
-    >>> _at_most(2, "row", " in a group")
-    'at most 2 rows per person count in a group'
+    >>> _at_most(2, "row", " in each group")
+    'at most 2 rows per person count in each group'
     """
     return f"at most {number:,} {what}{' per person counts' if number == 1 else 's per person count'}{where}"
 
@@ -249,7 +249,8 @@ def left_out_notes(releases: Sequence[CalibratedRelease], columns: Sequence[Colu
             histograms.get("rows"), histograms.get("groups"), found.rows or math.inf, found.groups or math.inf
         )
         if left_out >= WORTH_SAYING and not _counts_units_alone(release.planned.release):
-            yield f"these bounds leave out about {left_out:.0%} of the rows, and more if a few people have very many"
+            more = "possibly more if a few people have very many rows"
+            yield f"these bounds leave out about {left_out:.0%} of the rows, {more}"
 
 
 def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
@@ -352,7 +353,7 @@ def age_note(receipt: Receipt, changed: datetime | None) -> Iterator[str]:
         part = "this answer" if receipt.recalled else "a part of this answer"
         yield f"the data is newer ({changed:%Y-%m-%d %H:%M} UTC) than {part}: fresh=True asks again at full cost"
     elif receipt.asked is not None and not receipt.recalled:
-        yield f"a part of this answer is free: {asked_on(receipt.asked)}"
+        yield f"part of this answer is stored and was free: {asked_on(receipt.asked)}"
 
 
 def choice_note(columns: Sequence[ResultColumn]) -> Iterator[str]:

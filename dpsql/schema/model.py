@@ -392,7 +392,7 @@ class Contribution(Declared):
         default=AUTO, description="In how many groups of a GROUP BY one person counts; auto: each query finds the bound"
     )
     max_rows_per_group: CountOrAuto = Field(
-        default=AUTO, description="How many rows of one person count in a group; auto: each query finds the bound"
+        default=AUTO, description="How many rows of one person count in each group; auto: each query finds the bound"
     )
 
 

@@ -24,13 +24,13 @@ from dpsql.result import NOISE_ONLY, UNKNOWN_NOTE
         (
             "SELECT region, COUNT(*) FROM orders GROUP BY region",
             {},
-            ("at most 2 rows per person count in a group", "at most 3 groups per person count"),
+            ("at most 2 rows per person count in each group", "at most 3 groups per person count"),
         ),
         # All four regions may count.
         (
             "SELECT region, COUNT(*) FROM orders GROUP BY region",
             {"max_groups": 4},
-            ("at most 2 rows per person count in a group",),
+            ("at most 2 rows per person count in each group",),
         ),
         (
             "SELECT MEDIAN(amount) AS m FROM orders",
@@ -66,7 +66,7 @@ from dpsql.result import NOISE_ONLY, UNKNOWN_NOTE
             "FROM orders GROUP BY region",
             {"bounding": "l2_clip"},
             (
-                "at most 2 rows per person count in a group",
+                "at most 2 rows per person count in each group",
                 "anyone in n > 3 groups counts sqrt(3 / n) in each of them",
                 '"share" is biased if anyone has more than 2 rows, because numerator and denominator are bounded '
                 "separately; "
@@ -110,7 +110,7 @@ def test_groups_that_are_not_shown_are_said(shop: dpsql.Connection) -> None:
     hidden = f"groups of fewer than about {release.threshold} people are not shown"
     assert f"{hidden}, and calculations over all groups leave them out" in cursor.notes
     cursor = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3, max_rows_per_group=1)
-    assert "at most 1 row per person counts in a group" in cursor.notes
+    assert "at most 1 row per person counts in each group" in cursor.notes
 
 
 def test_totals_that_are_measured_leave_no_group_out(shop: dpsql.Connection) -> None:

@@ -124,7 +124,7 @@ def test_a_part_on_record_is_free(shop: dpsql.Connection) -> None:
     assert shop.explain(both, epsilon=0.5, mechanism="laplace").cost.epsilon == 0.25
     cursor = shop.execute(both, epsilon=0.5, mechanism="laplace")
     assert cursor.receipt.epsilon == 0.25
-    assert any(note.startswith("a part of this answer is free: asked on") for note in cursor.notes)
+    assert any(note.startswith("part of this answer is stored and was free: asked on") for note in cursor.notes)
 
 
 def test_answers_of_older_ledgers_have_no_date(shop: dpsql.Connection) -> None:
