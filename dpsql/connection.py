@@ -610,13 +610,14 @@ class Cursor:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.result.arrow().__arrow_c_stream__(requested_schema)
 
-    def intervals(self, level: float = 0.95) -> pd.DataFrame:
+    def intervals(self, level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
         """The answer as a pandas DataFrame, with columns `x_low` and `x_high` for each noisy column `x`.
 
         The interval contains the noise-free value; what clamping and sampling did to the data is not part of it.
 
         Args:
             level: the probability that an interval contains the noise-free value.
+            simultaneous: whether all intervals hold at once with this probability, which makes them wider.
 
         Raises:
             ProgrammingError: the level is not between 0 and 1.
@@ -624,7 +625,7 @@ class Cursor:
         >>> conn.execute("SELECT COUNT(*) AS n FROM orders", epsilon=0.5).intervals(0.9).columns.tolist()
         ['n', 'n_low', 'n_high']
         """
-        return self.result.intervals(level)
+        return self.result.intervals(level, simultaneous=simultaneous)
 
     def plot(self, library: str | None = None) -> Any:
         """Draws the answer as a chart with error bars.

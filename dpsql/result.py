@@ -271,13 +271,14 @@ class Result:
         ]
         return pa.Table.from_arrays(arrays, names=self.names)
 
-    def intervals(self, level: float = LEVEL) -> pd.DataFrame:
+    def intervals(self, level: float = LEVEL, *, simultaneous: bool = False) -> pd.DataFrame:
         """The answer as a pandas DataFrame, with columns `x_low` and `x_high` for each noisy column `x`.
 
         `attrs` has the notes, and the names of the columns whose interval is that of the noise alone.
 
         Args:
             level: the probability that an interval contains the noise-free value.
+            simultaneous: whether all intervals hold at once with this probability, which makes them wider.
 
         Raises:
             ProgrammingError: the level is not between 0 and 1.
@@ -285,11 +286,15 @@ class Result:
         import pandas as pd
 
         _check_level(level)
+        if simultaneous:
+            level = for_all(level, sum(column.is_noisy for column in self.columns))
         data: list[tuple[str, list[Any]]] = []
         for position, column in enumerate(self.columns):
             data.append((column.name, [row[position] for row in self.full_rows]))
             if column.is_noisy:
-                found = [column.interval(row, row[position], level) or (None, None) for row in self.full_rows]
+                # Where rows were chosen by their noise, the column's intervals hold for all rows anyway.
+                here = for_all(level, len(self.full_rows)) if simultaneous and column.chosen_from == 1 else level
+                found = [column.interval(row, row[position], here) or (None, None) for row in self.full_rows]
                 data.append((f"{column.name}_low", [low for low, _ in found]))
                 data.append((f"{column.name}_high", [high for _, high in found]))
         frame = pd.DataFrame({position: values for position, (_, values) in enumerate(data)})

@@ -150,3 +150,40 @@ def test_many_rows_need_few_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_has_no_interval_says_its_error(few: dpsql.Connection, expression: str, said: str) -> None:
     answer = few.execute(f"SELECT {expression} AS m FROM t", epsilon=1)
     assert any(note.startswith("m: ") and said in note for note in answer.notes)
+
+
+# -- all cells of an answer at once ------------------------------------------------------------------------------------
+
+
+def test_simultaneous_intervals_hold_for_a_whole_answer() -> None:
+    """Of 60 answers of 20 cells each, at 80 %: one at a time hardly any holds in all cells."""
+    raw = duckdb.connect()
+    raw.execute("CREATE TABLE t AS SELECT i AS u, i % 10 AS k, (i * 7 % 101)::DOUBLE AS x FROM range(5000) AS r(i)")
+    sql = "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM t WHERE k < 10 GROUP BY k ORDER BY k"
+    truth = raw.sql(sql).df()
+    runs, together, alone = 60, 0, 0
+    with dpsql.connect(raw, schema=SCHEMA, budget=1e6, delta=1e-6) as conn:
+        for _ in range(runs):
+            cursor = conn.execute(sql, epsilon=1, fresh=True)
+            together += holds(cursor.intervals(0.8, simultaneous=True), truth)
+            alone += holds(cursor.intervals(0.8), truth)
+    assert together >= 36  # four standard deviations below 48
+    assert alone <= 8
+
+
+def holds(frame: Any, truth: Any) -> bool:
+    return all(
+        ((frame[f"{name}_low"] <= truth[name]) & (truth[name] <= frame[f"{name}_high"])).all()
+        for name in ("n", "total")
+    )
+
+
+@pytest.mark.parametrize("cells", [2, 20, 2000])
+def test_the_union_bound_is_nearly_that_of_independent_cells(cells: int) -> None:
+    noise = LaplaceNoise(Fraction(1000))
+    assert noise.half_width(1 - 0.05 / cells) <= 1.01 * noise.half_width(0.95 ** (1 / cells))
+
+
+def test_rows_that_were_chosen_by_their_noise_are_not_widened_twice(few: dpsql.Connection) -> None:
+    cursor = few.execute("SELECT k, COUNT(*) AS n FROM t GROUP BY k ORDER BY n DESC LIMIT 5", epsilon=1)
+    assert cursor.intervals(simultaneous=True).equals(cursor.intervals())
