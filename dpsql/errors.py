@@ -116,11 +116,13 @@ class BudgetExhausted(OperationalError):
     fitting: float
     """The same, rounded down to three digits."""
 
-    def __init__(self, requested: float, remaining: float, *, hint: str | None = None) -> None:
+    def __init__(
+        self, requested: float, remaining: float, *, problem: str | None = None, hint: str | None = None
+    ) -> None:
         fitting = float(DOWN.create_decimal(repr(remaining)))
         way_out = f"use epsilon={fitting:g} or less" if fitting else "repeat earlier queries, which is free"
         super().__init__(
-            f"the query costs epsilon {requested:.6g}, but only {remaining:.6g} is left",
+            problem or f"the query costs epsilon {requested:.6g}, but only {remaining:.6g} is left",
             hint=hint or f"{way_out}; or ask the data owner for more",
         )
         self.requested = requested
@@ -129,7 +131,7 @@ class BudgetExhausted(OperationalError):
 
 
 class AccountSuspended(OperationalError):
-    """An earlier query ended without an answer. Nothing new is answered or charged until the data owner resumes."""
+    """The account is suspended, revoked or not on the owner's list. Nothing new is answered or charged."""
 
 
 class LedgerError(OperationalError):

@@ -191,9 +191,10 @@ def _unit(table: str, schema: Schema) -> str:
 
 
 def _about_a_part(analyst: str | None, so_far: Limits, whole: Limits) -> str:
+    who, whom = ("queries without a name", "them") if analyst is None else (analyst, analyst)
     return (
-        f"The numbers below are about the answers that {analyst} paid for, by themselves. Answers that others paid for "
-        f"are free, also for {analyst}: everybody's answers together have epsilon {_up(so_far.epsilon)} so far and "
+        f"The numbers below are about the answers that {who} paid for, by themselves. Answers that others paid for "
+        f"are free, also for {whom}: everybody's answers together have epsilon {_up(so_far.epsilon)} so far and "
         f"{_up(whole.epsilon)} over the whole budget."
     )
 

@@ -133,7 +133,7 @@ class Session:
         batch = plan_batch(
             questions,
             weigh(weights, len(questions)),
-            self._default_epsilon if epsilon is None else positive(epsilon, "epsilon"),
+            self._default_cost[0] if epsilon is None else positive(epsilon, "epsilon"),
             None if delta is None else query_delta(delta, "delta", budget.filter.delta),
             public,
         )
@@ -161,14 +161,14 @@ class Session:
         largest_delta = Fraction(0) if options.get("delta") is None else self.environment.ledger.filter.delta
         given = read_options(options, largest_delta)
         named = frozenset(given)
-        if "epsilon" not in named:
-            given["epsilon"] = self._default_epsilon
+        default, share = (given["epsilon"], None) if "epsilon" in named else self._default_cost
+        given["epsilon"] = default
         given.setdefault("empty_groups", self.environment.schema.empty_groups)
         values = parameter_values(parameters)
         return QueryRequest(
             sql=sql,
             parameters=tuple(values.values()) if isinstance(values, dict) else values,
-            share=None if self.query_epsilon or {"epsilon", "accuracy"} & named else DEFAULT_SHARE,
+            share=None if "accuracy" in named else share,
             named=named,
             parameter_names=tuple(values) if isinstance(values, dict) else (),
             dialect=self.dialect,
@@ -176,8 +176,15 @@ class Session:
         )
 
     @property
-    def _default_epsilon(self) -> Fraction:
-        return self.query_epsilon or self.environment.ledger.filter.currency.epsilon_of(DEFAULT_SHARE)
+    def _default_cost(self) -> tuple[Fraction, Fraction | None]:
+        """The epsilon of a query that names none, and the share of the account that it is, if it is one."""
+        if self.query_epsilon:
+            return self.query_epsilon, None
+        allowed = self.environment.ledger.allowance
+        # Who may spend nothing is refused by the ledger, in the end; until then the query is like anybody's.
+        account = allowed.filter if allowed.filter.epsilon else allowed.whole
+        tenth, most = account.currency.epsilon_of(DEFAULT_SHARE), allowed.question
+        return (tenth, DEFAULT_SHARE) if most is None or tenth <= most.epsilon else (most.epsilon, None)
 
     @property
     def budget(self) -> Budget:
@@ -204,7 +211,12 @@ def _explained(calibrated: Calibrated, budget: Budget) -> Explanation:
 
     share = 0.0 if calibrated.recalled else share_of(calibrated.noise_plan.loss, budget).part
     after = budget.after(privacy_loss(calibrated.event)).remaining
-    return explain_calibrated(calibrated, share, budget.remaining, after)
+    found = explain_calibrated(calibrated, share, budget.remaining, after)
+    cost, most = calibrated.cost, budget.question
+    if calibrated.recalled or most is None or (cost.epsilon <= most.epsilon and cost.delta <= most.delta):
+        return found
+    refused = f"this would be refused: the data owner lets a single query cost at most {most}"
+    return replace(found, notes=(*found.notes, refused))
 
 
 def declaration_of(schema: Schema) -> Declaration:

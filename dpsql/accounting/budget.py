@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from dpsql.accounting.filters import Filter
+    from dpsql.accounting.ledger.allowance import QuestionLimit
     from dpsql.accounting.ledger.journal import Entry, RunningTotals
     from dpsql.accounting.privacy_loss import PrivacyLoss
 
@@ -40,15 +41,20 @@ class Priced(Protocol):
 
 
 class Suspension(NamedTuple):
-    """An analyst (None: queries without a name) whose query ended without an answer, and who is not resumed yet."""
+    """An analyst (None: queries without a name) whose query ended without an answer, and who is not resumed yet.
+
+    Or one whom the data owner revoked.
+    """
 
     analyst: str | None
     entry: int
     time: str
+    revoked: bool = False
 
     def __str__(self) -> str:
         who = "questions without an analyst's name" if self.analyst is None else f"questions of {self.analyst}"
-        return f"{who}, by entry {self.entry}: one was charged but returned no answer"
+        why = "the data owner revoked the account" if self.revoked else "one was charged but returned no answer"
+        return f"{who}, by entry {self.entry}: {why}"
 
 
 def _not_on_record(after: int, count: int) -> Sequence[Entry]:
@@ -76,6 +82,8 @@ class Budget:
     """The analyst whose limit this is; None for the budget of the dataset."""
     dataset: Budget | None = field(default=None, repr=False)
     """The dataset's budget, which an analyst with a limit shares with everybody; None if this is that budget."""
+    question: QuestionLimit | None = None
+    """The most that one question may cost, if the data owner limits it."""
 
     @property
     def limits(self) -> tuple[Budget, ...]:
@@ -100,7 +108,9 @@ class Budget:
     @cached_property
     def spent(self) -> Cost:
         """The epsilon and the delta of all answers so far, composed."""
-        return self.filter.spent(self.tally.totals)
+        # A limit of nothing has no delta: what was spent before is told at the dataset's.
+        told = self.filter if self.filter.epsilon or self.dataset is None else self.dataset.filter
+        return told.spent(self.tally.totals)
 
     @cached_property
     def remaining(self) -> Cost:
@@ -195,6 +205,7 @@ class Budget:
             f"epsilon: {spent.epsilon:.4g} of {self.epsilon:.4g} spent in {asked}, "
             f"{remaining.epsilon:.4g} left for the next{kinds}{self._limited}\n"
             f"delta: {spent.delta:.3g} of {self.delta:.3g} spent"
+            + (f"\none query: at most {self.question}" if self.question else "")
             + "".join(f"\nsuspended: {suspension}" for suspension in self.suspended)
         )
 
@@ -226,7 +237,8 @@ class Budget:
 
     def __reduce__(self) -> tuple[type[Budget], tuple[object, ...]]:
         """Pickles the totals without access to the ledger."""
-        return Budget, (self.filter, self.tally, _not_on_record, self.suspended, self.analyst, self.dataset)
+        kept = (self.filter, self.tally, _not_on_record, self.suspended, self.analyst, self.dataset, self.question)
+        return Budget, kept
 
     def _repr_html_(self) -> str:
         return budget_card(self, self.charges(max(0, self.queries - MOST_STEPS), MOST_STEPS)[: self.queries])
@@ -279,6 +291,8 @@ def _facts(budget: Budget) -> Iterator[tuple[str, str]]:
         yield "suspended", str(suspension)
     if budget._kinds:
         yield "left", budget._kinds
+    if budget.question:
+        yield "one query", f"at most {budget.question}"
     yield "composition", budget.filter.name
 
 

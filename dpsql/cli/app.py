@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from dpsql.cli.budget import budget_app
 from dpsql.cli.output import FAILED, after_interrupt, exit_code, file_error, show_error, show_warning
-from dpsql.cli.owner import budget_app, check, init, ledger_app
+from dpsql.cli.owner import check, init, ledger_app
 from dpsql.cli.query import explain, query, shell
 from dpsql.cli.tools import audit, certify, practice, randomize
 from dpsql.errors import Error

@@ -1,6 +1,5 @@
-"""The owner's commands: `init`, `check`, `budget grant` and `limit`, `ledger show`, `verify`, `resume` and more."""
+"""The owner's commands: `init`, `check`, `ledger show`, `verify`, `resume` and `accept-schema`."""
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -9,131 +8,36 @@ import typer
 
 from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.ledger.ledger import Ledger
-from dpsql.cli.options import Form, LedgerFile, ledger_path
-from dpsql.cli.output import FAILED, publish, show_warning
-from dpsql.cli.query import accepted, account, entries, resumed, verified
+from dpsql.cli.options import Form
+from dpsql.cli.output import FAILED, publish
+from dpsql.cli.query import accepted, entries, resumed, verified
 from dpsql.errors import ProgrammingError
 
-# -- accounts ----------------------------------------------------------------------------------------------------------
-# `dpsql budget`, `budget grant` and `budget limit`, and `dpsql ledger show`, `verify`, `resume` and
-# `accept-schema`.
+# -- the ledger --------------------------------------------------------------------------------------------------------
+# `dpsql ledger show`, `verify`, `resume` and `accept-schema`.
 
-AnyDatabase = Annotated[
-    str | None,
-    typer.Option(
-        "--db",
-        envvar="DPSQL_DB",
-        metavar="<path>",
-        help="The database, if its ledger is the file next to it.",
-        show_default=False,
-    ),
-]
 LedgerPath = Annotated[
     str, typer.Argument(metavar="LEDGER", help="The ledger, a file such as shop.duckdb.ledger, or postgresql://...")
 ]
 SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's file.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Compare with other rules of composition.")]
-Of = Annotated[str | None, typer.Option("--analyst", help="This analyst's limit; by default the dataset's budget.")]
-Mine = Annotated[
-    str | None,
-    typer.Option(
-        "--analyst",
-        envvar="DPSQL_ANALYST",
-        help="This analyst's account; by default the dataset's.",
-        show_default=False,
-    ),
-]
-Total = Annotated[str, typer.Argument(metavar="EPSILON", help="The new total, such as 2.")]
-TotalDelta = Annotated[
-    str | None, typer.Option("--delta", metavar="<float>", help="The new delta; unchanged if omitted.")
-]
 Analyst = Annotated[
     str | None,
     typer.Option("--analyst", help="The analyst to reinstate; by default, queries without an analyst's name."),
 ]
 
+Whose = Annotated[str | None, typer.Option("--analyst", help="Only the entries of this analyst.")]
+
 ledger_app = typer.Typer(no_args_is_help=True, help="Show what was asked and spent, or verify the ledger.")
 
 
-budget_app = typer.Typer(invoke_without_command=True, help="Show or change the budget.")
-
-
-@budget_app.callback()
-def budget(
-    context: typer.Context,
-    db: AnyDatabase = None,
-    ledger: LedgerFile = None,
-    analyst: Mine = None,
-    verbose: Verbose = False,
-    form: Form = None,
-) -> None:
-    """Show the budget, what is spent and what is left; grant more, or set a limit."""
-    if context.invoked_subcommand is not None:
-        context.obj = (db, ledger)
-        return
-    with closing(Ledger.at(ledger_path(db, ledger), analyst)) as opened:
-        report = account(opened.analyst_budget or opened.budget, verbose)
-    publish(report, form)
-
-
-@budget_app.command()
-def grant(
-    context: typer.Context,
-    epsilon: Total,
-    delta: TotalDelta = None,
-    analyst: Of = None,
-    db: AnyDatabase = None,
-    ledger: LedgerFile = None,
-    form: Form = None,
-) -> None:
-    """Raise the budget of the dataset, or of one analyst, to a new total. For the data owner.
-
-    The ledger records it. Answers cannot be taken back, so grant a little at a time.
-    """
-    _change(context, Ledger.grant, epsilon, delta, analyst, (db, ledger), form)
-
-
-@budget_app.command()
-def limit(
-    context: typer.Context,
-    epsilon: Total,
-    delta: TotalDelta = None,
-    analyst: Of = None,
-    db: AnyDatabase = None,
-    ledger: LedgerFile = None,
-    form: Form = None,
-) -> None:
-    """Lower the budget, or set an analyst's first limit. For the data owner.
-
-    The dataset's budget still applies to all analysts together.
-    """
-    _change(context, Ledger.limit, epsilon, delta, analyst, (db, ledger), form)
-
-
-def _change(
-    context: typer.Context,
-    change: Callable[[Ledger, str, str | None, str | None], None],
-    epsilon: str,
-    delta: str | None,
-    analyst: str | None,
-    named: tuple[str | None, str | None],
-    form: bool | None,
-) -> None:
-    """The database or its ledger may be named before or after the subcommand."""
-    db, ledger = (own or before for own, before in zip(named, context.obj, strict=True))
-    with closing(Ledger.at(ledger_path(db, ledger), analyst)) as opened:
-        change(opened, epsilon, delta, analyst)
-        now = opened.analyst_budget or opened.budget
-    for danger in now.dangers:
-        show_warning(danger)
-    publish(account(now), form)
-
-
 @ledger_app.command()
-def show(path: LedgerPath, form: Form = None) -> None:
+def show(path: LedgerPath, analyst: Whose = None, form: Form = None) -> None:
     """List what was asked and what it cost."""
-    with closing(Ledger.at(path)) as opened:
-        report = entries(opened.history(), opened.budget)
+    with closing(Ledger.at(path, analyst)) as opened:
+        report = entries(
+            opened.history(analyst=analyst),
+            opened.dataset_budget if analyst is None else opened.analyst_budget or opened.budget,
+        )
     publish(report, form)
 
 
@@ -153,7 +57,7 @@ def resume(path: LedgerPath, analyst: Analyst = None, form: Form = None) -> None
     """
     with closing(Ledger.at(path)) as opened:
         opened.resume(analyst)
-        report = resumed(opened.budget)
+        report = resumed(opened.dataset_budget)
     publish(report, form)
 
 

@@ -29,11 +29,13 @@ from dpsql.errors import split_explain
 from dpsql.listing import list_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.ledger.chain import VerifyReport
     from dpsql.accounting.ledger.declaration import Declaration
-    from dpsql.accounting.ledger.journal import Entry, VerifyReport
+    from dpsql.accounting.ledger.journal import Entry
+    from dpsql.accounting.ledger.ledger import AnalystAccount
     from dpsql.connection import Connection
     from dpsql.explain import Explanation
     from dpsql.listing import Listing
@@ -140,6 +142,7 @@ def account(budget: Budget, verbose: bool = False) -> CommandReport:
         "spent": budget.spent,
         "remaining": budget.remaining,
         "suspended": [suspension._asdict() for suspension in budget.suspended],
+        **({"one_query": {k: float(v) for k, v in budget.question._asdict().items()}} if budget.question else {}),
         **({"basic": budget.basic, "advanced": budget.advanced} if verbose else {}),
     }
     names = ("of", "epsilon", "delta")
@@ -149,6 +152,43 @@ def account(budget: Budget, verbose: bool = False) -> CommandReport:
         ("remaining", *budget.remaining),
     ]
     return CommandReport(document, names, rows, f"{budget}\n{budget.comparison()}" if verbose else str(budget))
+
+
+def listed_analysts(accounts: Sequence[AnalystAccount]) -> CommandReport:
+    """Everyone on record, then the names that are not listed and questions without a name."""
+    names = ("analyst", "limit", "spent", "left", "queries", "one query", "state")
+    rows = [
+        (
+            one.analyst,
+            None if one.allowed.own is None else one.budget.epsilon,
+            one.budget.spent.epsilon,
+            0.0 if one.allowed.revoked else one.budget.remaining.epsilon,
+            one.budget.queries,
+            None if one.allowed.question is None else float(one.allowed.question.epsilon),
+            _standing(one),
+        )
+        for one in accounts
+    ]
+    cells = [
+        ("(no name)" if row[0] is None else row[0], *("" if cell is None else _figure(cell) for cell in row[1:]))
+        for row in rows
+    ]
+    document = {"analysts": [dict(zip(names, row, strict=True)) for row in rows]}
+    return CommandReport(document, names, rows, table(names, cells, numbers=[False, *[True] * 5, False]))
+
+
+def _figure(cell: object) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _standing(one: AnalystAccount) -> str:
+    if one.allowed.revoked is not None:
+        return "revoked"
+    if one.suspended:
+        return "suspended"
+    if one.allowed.is_listed:
+        return "listed"
+    return "without a limit" if one.allowed.own is None else "not listed"
 
 
 def entries(history: list[Entry], budget: Budget) -> CommandReport:

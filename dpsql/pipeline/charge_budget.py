@@ -48,6 +48,7 @@ def charge_budget(calibrated: Calibrated, environment: Environment) -> Charged:
         raise BudgetExhausted(
             refused.requested,
             refused.remaining,
+            problem=refused.problem,
             hint=f"that is the least for {calibrated.request.accuracy} at 95 %; use a wider accuracy=",
         ) from None
     return charged

@@ -92,7 +92,7 @@ def reseal(path, number, **changes):
         (3, {"epsilon": "a lot"}, "cannot be read"),
         (4, {"charge": 2}, "not a charge"),
         (1, {"epsilon": "1/10"}, "more than the budget"),
-        (2, {"epsilon": "1/10"}, "more than the budget"),
+        (2, {"epsilon": "1/10"}, "more than its analyst may"),
     ],
 )
 def test_sums_are_recomputed_so_new_seals_do_not_help(path, number, changes, reason):

@@ -1,5 +1,6 @@
 """docs/proofs/ledger.md, executed: many processes, many threads, and processes that die at any moment."""
 
+import itertools
 import os
 import random
 import signal
@@ -35,14 +36,14 @@ def spend(ledger):
     return charge
 
 
-def forked(work, path, epsilon=100, on_failure="suspend"):
+def forked(work, path, epsilon=100, on_failure="suspend", analyst=None):
     """A child that runs `work(ledger, say)`; what it says comes out of the pipe."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(reader)
-            ledger = Ledger.open(path, dataset="shop", epsilon=epsilon, on_failure=on_failure)
+            ledger = Ledger.open(path, dataset="shop", epsilon=epsilon, on_failure=on_failure, analyst=analyst)
             work(ledger, lambda word: os.write(writer, f"{word}\n".encode()))
         except BaseException as error:
             os.write(writer, f"{error!r}\n".encode())
@@ -80,15 +81,32 @@ def test_eight_processes_spend_exactly_what_there_is(path):
     ledger.close()
 
 
+ANALYSTS = ("ada", "bob", "eve")
+
+
 def kill_at_random(path, processes, seed):
+    """Analysts of three accounts, and the owner, who changes their limits all the time."""
+
     def ask_until_killed(ledger, say):
         while True:
             say(spend(ledger).number)
 
+    def change_until_killed(ledger, say):
+        for number in itertools.count():
+            ledger.set(PLENTY - number % 7, analyst=ANALYSTS[number % len(ANALYSTS)])
+            ledger.limit_questions(PLENTY - number % 3)
+
+    first = Ledger.open(path, dataset="shop", epsilon=PLENTY)
+    for name in ANALYSTS:
+        first.set(PLENTY, analyst=name)
+    first.close()
     luck = random.Random(seed)
     answers, running = [], []
     for started in range(processes):
-        running.append(forked(ask_until_killed, path, PLENTY, "warn"))
+        if started % 10 == 9:
+            running.append(forked(change_until_killed, path, PLENTY))
+        else:
+            running.append(forked(ask_until_killed, path, PLENTY, "warn", ANALYSTS[started % len(ANALYSTS)]))
         if len(running) == 10 or started == processes - 1:
             while running:
                 # Some die while opening, some in the middle of a charge, some between charge and answer.
@@ -101,13 +119,16 @@ def kill_at_random(path, processes, seed):
 
 
 def check_every_answer_is_on_record(path, answers):
-    ledger = Ledger.open(path, dataset="shop", epsilon=PLENTY, on_failure="warn")
+    for name in ANALYSTS:  # whose lost charges are noted
+        Ledger.open(path, dataset="shop", on_failure="warn", analyst=name).close()
+    ledger = Ledger.open(path, dataset="shop", on_failure="warn")
     ended = {entry.charge for entry in ledger.history() if entry.charge is not None}
     assert {entry.number for entry in ledger.history() if entry.state == "charged"} == ended, "a lost charge is noted"
     charged = {str(entry.number) for entry in ledger.history() if entry.state == "charged"}
     assert set(answers) <= charged
     assert len(set(answers)) == len(answers) > 0
     assert ledger.verify().charges == len(charged)
+    assert sum(one.budget.queries for one in ledger.analysts()) == len(charged)
     ledger.close()
 
 

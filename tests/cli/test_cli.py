@@ -891,12 +891,21 @@ def test_the_owner_grants_and_limits(run: Run, ledger: Path) -> None:
 
 
 def test_an_analyst_asks_within_a_limit(run: Run, ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run("budget", "limit", 0.5, "--analyst", "ada")
+    assert "not listed may spend nothing" in run("budget", "limit", 0.5, "--analyst", "ada").err
     assert run("query", BY_TOWN, "--epsilon", 0.3, "--analyst", "ada").code == 0
     monkeypatch.setenv("DPSQL_ANALYST", "ada")
     refused = run("query", "SELECT COUNT(*) FROM people", "--epsilon", 0.6)
     assert refused.code == 3
-    assert run("query", "SELECT COUNT(*) FROM people", "--epsilon", 0.6, "--analyst", "bob").code == 0
+    of_bob = ("query", "SELECT COUNT(*) FROM people", "--epsilon", 0.6, "--analyst", "bob")
+    assert "not on the data owner's list" in run(*of_bob).err
+    assert run("budget", "set", 1, "--others").err == ""
+    assert run(*of_bob).code == 0
+    listed = json.loads(run("budget", "list", "--json").out)["analysts"]
+    assert [(row["analyst"], row["limit"], row["queries"], row["state"]) for row in listed] == [
+        ("ada", 0.5, 1, "listed"),
+        ("bob", 1.0, 1, "not listed"),
+        (None, 1.0, 1, "not listed"),
+    ]
 
 
 def test_hints_name_the_option(run: Run, folder: Path) -> None:

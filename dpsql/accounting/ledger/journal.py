@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from dpsql.accounting.budget import Suspension
 from dpsql.accounting.events import Event, from_json
 from dpsql.accounting.exact import Amount, from_text, rounded_up, shortened, to_text
-from dpsql.accounting.filters import Filter, filter_named
 from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.privacy_loss import Cost, PrivacyLoss, privacy_loss
-from dpsql.display.numbers import several
-from dpsql.errors import Error, LedgerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from dpsql.accounting.ledger.store import Store, Transaction
 
@@ -190,6 +187,8 @@ def _drift(epsilon: Fraction) -> Amount:
 # One line of the ledger, and the hash that chains it to the line before.
 #
 #     budget     what may be spent, as the data owner said; the first entry is one
+#     default limit, question limit, revoked
+#                what an analyst may spend, as the data owner said (allowance.py)
 #     charged    a query's cost, on record before any private row was read
 #     retried    the server went away while an open charge was asked, which is asked once more
 #     released   the charge it points at ended in an answer
@@ -208,6 +207,9 @@ def _drift(epsilon: Fraction) -> Amount:
 
 State = Literal[
     "budget",
+    "default limit",
+    "question limit",
+    "revoked",
     "charged",
     "released",
     "refused",
@@ -220,6 +222,8 @@ State = Literal[
     "schema",
     "schema accepted",
 ]
+RULES = ("budget", "default limit", "question limit", "revoked")
+"""The states of entries by which the data owner says what may be spent."""
 DECLARING = ("budget", "schema", "schema accepted")
 """The states of entries that may hold a declaration, as their text and fingerprint."""
 GENESIS = "0" * 64
@@ -316,7 +320,8 @@ def entry_hash(previous: str, row: Sequence[object]) -> str:
 # -- journal -----------------------------------------------------------------------------------------------------------
 
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
-SELECT_LIMIT = "SELECT composition, epsilon, delta FROM entries"
+IS_RULE = f"state IN ({', '.join(map(repr, RULES))})"
+SELECT_RULES = "SELECT state, analyst, number, composition, epsilon, delta FROM entries"
 CHANGED = "(SELECT mark.tally FROM entries AS mark WHERE mark.charge = entries.number AND mark.event IS NOT NULL)"
 SELECT_ENDED = SELECT.replace(" tally,", f" coalesce({CHANGED}, tally),")
 SELECT_OWN = SELECT.replace(
@@ -337,6 +342,15 @@ def now() -> datetime:
 def as_text(time: datetime) -> str:
     """A text of fixed length, so that texts sort like times."""
     return time.isoformat(timespec="microseconds")
+
+
+class RecordedRule(NamedTuple):
+    """What counts of an entry by which the data owner allows something."""
+
+    number: int
+    composition: str | None
+    epsilon: Fraction
+    delta: Fraction
 
 
 @dataclass(frozen=True)
@@ -415,15 +429,32 @@ class Journal:
         row = self._one("SELECT analyst_tally FROM entries WHERE analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
         return RunningTotals() if row is None else RunningTotals.from_json(row[0])
 
-    def budget(self, analyst: str | None) -> Entry | None:
+    def budget(self, analyst: str | None, state: State = "budget") -> Entry | None:
         """The budget last put on record: the analyst's, or the dataset's for None."""
-        row = self._one(f"{SELECT} WHERE state = 'budget' AND analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
+        found = f"{SELECT} WHERE {IS_RULE} AND state = ? AND analyst IS ? ORDER BY number DESC LIMIT 1"
+        row = self._one(found, state, analyst)
         return None if row is None else Entry.from_row(row)
 
-    def limit(self, analyst: str | None) -> tuple[str, Fraction, Fraction] | None:
-        """Its composition, epsilon and delta, which every query needs; the rest of an entry takes longer to read."""
-        row = self._one(f"{SELECT_LIMIT} WHERE state = 'budget' AND analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
-        return None if row is None else (str(row[0]), Fraction(row[1]), Fraction(row[2]))
+    def rules(self, analyst: str | None) -> dict[tuple[str, str | None], RecordedRule]:
+        """The owner's rules that may apply to this analyst, by state and name. Every query needs them."""
+        return self._rules("AND (analyst IS NULL OR analyst = ?)", "" if analyst is None else analyst)
+
+    def all_rules(self) -> dict[tuple[str, str | None], RecordedRule]:
+        return self._rules("")
+
+    def _rules(self, which: str, *parameters: object) -> dict[tuple[str, str | None], RecordedRule]:
+        """The last of each kind; the rest of an entry takes longer to read."""
+        last = f"SELECT max(number) FROM entries WHERE {IS_RULE} {which} GROUP BY state, analyst"
+        rows = self.connection.execute(f"{SELECT_RULES} WHERE number IN ({last})", parameters)
+        return {
+            (state, name): RecordedRule(number, composition, Fraction(epsilon), Fraction(delta))
+            for state, name, number, composition, epsilon, delta in rows
+        }
+
+    def analysts(self) -> list[str]:
+        """Every name on record, in order."""
+        rows = self.connection.execute("SELECT DISTINCT analyst FROM entries WHERE analyst IS NOT NULL")
+        return sorted(name for (name,) in rows)
 
     def declared(self) -> Declaration | None:
         """The declaration last put on record; None in a ledger of an older version."""
@@ -441,9 +472,11 @@ class Journal:
         found = f"SELECT number FROM entries WHERE {DECLARES} AND fingerprint = ? AND number >= {accepted}"
         return self._one(found, fingerprint) is not None
 
-    def last_entries(self, limit: int | None) -> list[Entry]:
-        """Oldest first."""
-        rows = self.connection.execute(f"{SELECT} ORDER BY number DESC LIMIT ?", (ALL if limit is None else limit,))
+    def last_entries(self, limit: int | None, analyst: str | None = None) -> list[Entry]:
+        """Oldest first; of one analyst, if one is named."""
+        which, names = ("", ()) if analyst is None else ("WHERE analyst = ?", (analyst,))
+        most = ALL if limit is None else limit
+        rows = self.connection.execute(f"{SELECT} {which} ORDER BY number DESC LIMIT ?", (*names, most))
         return [Entry.from_row(row) for row in rows][::-1]
 
     def charges(self, after: int, count: int) -> list[Entry]:
@@ -468,119 +501,3 @@ class Journal:
 
     def _one(self, query: str, *parameters: object) -> tuple[Any, ...] | None:
         return self.connection.execute(query, parameters).fetchone()
-
-
-# -- chain -------------------------------------------------------------------------------------------------------------
-# Walking a ledger from its first entry: every hash, every pointer and every running sum is computed again.
-
-
-@dataclass(frozen=True)
-class VerifyReport:
-    """An intact chain. Its head is worth noting elsewhere: a copy cut short is intact too, and has another head."""
-
-    entries: int
-    charges: int
-    head: str
-
-    def __str__(self) -> str:
-        charges = several(self.charges, "charge", "charges")
-        return f"{several(self.entries, 'entry', 'entries')}, {charges}, intact; head {self.head}"
-
-
-def verify_chain(rows: Iterable[Sequence[object]], last_number: int) -> VerifyReport:
-    """Raises LedgerError at the first entry that does not follow from those before, up to `last_number`."""
-    walk = _Walk()
-    for row in rows:
-        walk.step(row)
-    if walk.number != last_number:
-        raise walk.broken(f"entries are missing: the last number issued was {last_number}")
-    return VerifyReport(walk.number, len(walk.charges), walk.head)
-
-
-@dataclass(kw_only=True)
-class _Walk:
-    """The state after `number` entries."""
-
-    number: int = 0
-    head: str = GENESIS
-    dataset_tally: RunningTotals = field(default_factory=RunningTotals)
-    analyst_tallies: dict[str | None, RunningTotals] = field(default_factory=dict)
-    limits: dict[str | None, Filter] = field(default_factory=dict)
-    charges: dict[int, Entry] = field(default_factory=dict)
-    suspended: set[str | None] = field(default_factory=set)
-    retried: set[str | None] = field(default_factory=set)
-    stopped: set[str | None] = field(default_factory=set)
-    declared: Declaration | None = None
-
-    def step(self, row: Sequence[object]) -> None:
-        self.number += 1
-        if row[-1] != entry_hash(self.head, row):
-            raise self.broken("its hash does not match")
-        try:
-            entry = Entry.from_row(row)
-            self._follow(entry)
-        except LedgerError:
-            raise
-        except (Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise self.broken("it cannot be read") from error
-        self.head = entry.hash
-
-    def _follow(self, entry: Entry) -> None:
-        own = self.analyst_tallies.get(entry.analyst, RunningTotals()).after(entry)
-        self.dataset_tally = self.dataset_tally.after(entry)
-        self.analyst_tallies[entry.analyst] = own
-        if entry.state == "charged" and entry.event is not None:
-            self.charges[entry.number] = entry
-        if entry.state == "budget":
-            self.limits[entry.analyst] = filter_named(str(entry.composition), entry.epsilon, entry.delta)
-        if entry.number != self.number:
-            raise self.broken(f"it is numbered {entry.number}")
-        if not (entry.tally.agrees(self.dataset_tally) and entry.analyst_tally.agrees(own)):
-            raise self.broken("its running totals do not match the events")
-        if entry.charge is not None and entry.charge not in self.charges:
-            raise self.broken(f"it refers to {entry.charge}, which is not a charge")
-        if entry.state == "refused" and not gives_back_at_most(entry, self.charges.get(entry.charge or 0)):
-            raise self.broken("it refunds more than was charged")
-        self._follow_suspensions(entry)
-        self._follow_declarations(entry)
-        if not self._within_limits(entry):
-            raise self.broken("it spends more than the budget")
-
-    def _follow_suspensions(self, entry: Entry) -> None:
-        if entry.state == "charged" and entry.analyst in self.suspended:
-            raise self.broken("it was charged while its analyst was suspended")
-        if entry.state == "retried" and entry.analyst in self.retried:
-            raise self.broken("it was retried a second time before the owner intervened")
-        to_lift = (self.suspended, self.retried, self.stopped)
-        if entry.state == "resumed" and entry.analyst not in set().union(*to_lift):
-            raise self.broken("it lifts a suspension that does not exist")
-        match entry.state:
-            case "suspended":
-                self.suspended.add(entry.analyst)
-            case "retried":
-                self.retried.add(entry.analyst)
-            case "interrupted" | "timed out":
-                self.stopped.add(entry.analyst)
-            case "resumed":
-                for analysts in to_lift:
-                    analysts.discard(entry.analyst)
-
-    def _follow_declarations(self, entry: Entry) -> None:
-        declared, before = entry.declared, self.declared
-        if declared is None:
-            return
-        if before is not None and entry.state != "schema accepted" and declared.redefines(before):
-            raise self.broken("it declares other people than before, and the owner did not accept that")
-        self.declared = declared
-
-    def _within_limits(self, entry: Entry) -> bool:
-        own_limit = None if entry.analyst is None else self.limits.get(entry.analyst)
-        return self.limits[None].admits(entry.tally.totals) and (
-            own_limit is None or own_limit.admits(entry.analyst_tally.totals)
-        )
-
-    def broken(self, reason: str) -> LedgerError:
-        return LedgerError(
-            f"the ledger was modified outside dpsql: entry {self.number} has changed: {reason}",
-            hint="restore the file from a backup, and treat every query since then as spent",
-        )

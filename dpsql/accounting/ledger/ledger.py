@@ -14,25 +14,29 @@ from __future__ import annotations
 
 import os
 import shlex
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+from dpsql import errors
 from dpsql.accounting.budget import Budget, Suspension
 from dpsql.accounting.events import Composed, Event, PureRelease
 from dpsql.accounting.exact import exact, rounded_up
-from dpsql.accounting.filters import Basic, Filter, filter_named
-from dpsql.accounting.ledger.journal import (
-    Answers,
-    Entry,
-    Journal,
-    Record,
-    VerifyReport,
-    gives_back_at_most,
-    verify_chain,
+from dpsql.accounting.ledger.allowance import (
+    Allowance,
+    BudgetRecord,
+    allowance,
+    another_dataset,
+    check_analyst,
+    confusable,
+    is_less,
+    text_of,
 )
+from dpsql.accounting.ledger.chain import VerifyReport, verify_chain
+from dpsql.accounting.ledger.journal import Answers, Entry, Journal, Record, gives_back_at_most
 from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.ledger.store import Store, is_there, open_store
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
@@ -41,155 +45,9 @@ from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, Program
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from dpsql.accounting.filters import Filter
     from dpsql.accounting.ledger.declaration import Declaration
     from dpsql.accounting.ledger.journal import State, StoredAnswer
-
-# -- budget record -----------------------------------------------------------------------------------------------------
-# The budget on record: put there by the first session, compared by later ones, changed by the data owner alone.
-
-
-@dataclass(frozen=True)
-class BudgetRecord:
-    """The budget of the dataset (analyst None), or of one analyst."""
-
-    journal: Journal
-    path: str
-    dataset: str
-    analyst: str | None = None
-
-    def agree(
-        self, epsilon: object, delta: object, composition: str | None, declared: Declaration | None = None
-    ) -> None:
-        """Records the first budget that is named, and what is declared. A later one must be the same, or None."""
-        recorded = self.journal.budget(self.analyst)
-        if recorded is None:
-            self._put_on_record(self._named(epsilon, delta, composition), declared)
-            return
-        self._refuse_a_stranger(recorded, composition)
-        before, after = filter_of(recorded), self._named(epsilon, delta, composition)
-        if after != before:
-            given = [f"epsilon {float(after.epsilon):.6g}"] if epsilon is not None else []
-            given += [f"delta {float(after.delta):.3g}"] if delta is not None else []
-            raise LedgerError(
-                f"{self._whose} has a budget of {amount(before)} on record in {self.path}, not {' and '.join(given)}",
-                hint=f"leave both out to use that; only the data owner can change it: {self._command(after)}",
-            )
-
-    def grant(self, epsilon: object, delta: object) -> None:
-        """Raises the total budget."""
-        recorded, after = self.journal.budget(self.analyst), self._named(epsilon, delta, None)
-        if recorded is None:
-            raise LedgerError(
-                f"{self._whose} has no limit to raise and may spend all that the dataset has left",
-                hint=f"set one: {self._command(after)}",
-            )
-        before = filter_of(recorded)
-        if after.epsilon < before.epsilon or after.delta < before.delta:
-            more = self._named(before.epsilon + after.epsilon, None, None)
-            raise LedgerError(
-                f"{amount(after)} is less than the {amount(before)} on record; a grant names the new total",
-                hint=f"to add to it: {self._command(more)}; to lower it: {self._command(after)}",
-            )
-        self._put_on_record(after)
-
-    def limit(self, epsilon: object, delta: object) -> None:
-        """Lowers the total budget, or gives an analyst one for the first time."""
-        recorded, after = self.journal.budget(self.analyst), self._named(epsilon, delta, None)
-        if recorded is not None and (after.epsilon > recorded.epsilon or after.delta > recorded.delta):
-            raise LedgerError(
-                f"{amount(after)} is more than the {amount(filter_of(recorded))} on record",
-                hint=f"to raise it: {self._command(after)}",
-            )
-        self._put_on_record(after)
-
-    def _named(self, epsilon: object, delta: object, composition: str | None) -> Filter:
-        """The budget with missing parts from the record; analysts have the dataset's delta and composition."""
-        own, whole = self.journal.budget(self.analyst), self.journal.budget(None)
-        recorded = own or whole
-        if recorded is None:
-            return filter_named(composition or "mixed", exact(epsilon), exact(delta or 0, "delta"))
-        total = recorded.epsilon if epsilon is None else exact(epsilon)
-        part = recorded.delta
-        if own is None and recorded.composition == Basic.name and total < recorded.epsilon:
-            # There every query takes a part of delta: an analyst has no more of it than of epsilon.
-            part *= total / recorded.epsilon
-        return filter_named(str(recorded.composition), total, part if delta is None else exact(delta, "delta"))
-
-    def _refuse_a_stranger(self, recorded: Entry, composition: str | None) -> None:
-        if recorded.dataset != self.dataset:
-            raise _stranger(self.path, recorded.dataset, self.dataset)
-        if composition not in (None, recorded.composition):
-            raise LedgerError(
-                f'the ledger {self.path} uses composition "{recorded.composition}", not "{composition}"',
-                hint=f'open it with composition="{recorded.composition}"',
-            )
-
-    def _put_on_record(self, limit: Filter, declared: Declaration | None = None) -> None:
-        """Appends the budget if it is news; never one that is overdrawn already."""
-        recorded = self.journal.budget(self.analyst)
-        if recorded is not None and filter_of(recorded) == limit:
-            return
-        tally = self.journal.tally() if self.analyst is None else self.journal.analyst_tally(self.analyst)
-        if not limit.admits(tally.totals):
-            spent = limit.spent(tally.totals)
-            raise LedgerError(
-                f"epsilon {spent.epsilon:.6g} at delta {spent.delta:.3g} is already spent, which {amount(limit)} "
-                "does not cover",
-                hint="answers cannot be taken back; name more than is already spent",
-            )
-        self.journal.append(
-            Record(
-                dataset=self.dataset,
-                analyst=self.analyst,
-                state="budget",
-                epsilon=limit.epsilon,
-                delta=limit.delta,
-                composition=limit.name,
-                **_text_of(declared),
-            )
-        )
-
-    @property
-    def _whose(self) -> str:
-        return "the dataset" if self.analyst is None else self.analyst
-
-    def _command(self, wanted: Filter) -> str:
-        """The command with which the data owner would record that budget."""
-        recorded = self.journal.budget(self.analyst)
-        before = wanted if recorded is None else filter_of(recorded)
-        raised = recorded is not None and (wanted.epsilon, wanted.delta) > (before.epsilon, before.delta)
-        delta = "" if wanted.delta == before.delta else f" --delta {float(wanted.delta):.3g}"
-        name = "" if self.analyst is None else f" --analyst {shlex.quote(self.analyst)}"
-        words = f"{'grant' if raised else 'limit'} {float(wanted.epsilon):.6g}{delta}{name}"
-        return f"dpsql budget {words} --ledger {shlex.quote(self.path)}"
-
-
-def _stranger(path: str, recorded: str, dataset: str) -> LedgerError:
-    return LedgerError(
-        f'the ledger {path} belongs to the dataset "{recorded}", not to "{dataset}"',
-        hint="each dataset needs its own ledger; give another path",
-    )
-
-
-def check_analyst(analyst: str | None, epsilon: object) -> None:
-    """Refuses an analyst budget without an analyst."""
-    if analyst is None and epsilon is not None:
-        raise ProgrammingError(
-            "analyst_budget= limits one analyst, but no analyst is named", hint='name one: analyst="ada"'
-        )
-
-
-def filter_of(budget: Entry) -> Filter:
-    return filter_named(str(budget.composition), budget.epsilon, budget.delta)
-
-
-def amount(budget: Filter) -> str:
-    """
-    >>> amount(filter_named("basic", exact(1), exact("1e-6")))
-    'epsilon 1 at delta 1e-06'
-    """
-    return f"epsilon {float(budget.epsilon):.6g} at delta {float(budget.delta):.3g}"
-
 
 # -- declaration -------------------------------------------------------------------------------------------------------
 # The schema on record: put there with the first budget, compared by later sessions. Only the data owner redefines it.
@@ -232,12 +90,8 @@ class DeclarationRecord:
 
     def _append(self, state: State, declared: Declaration) -> None:
         self.journal.append(
-            Record(dataset=self.dataset, analyst=self.analyst, state=state, **_text_of(declared)),
+            Record(dataset=self.dataset, analyst=self.analyst, state=state, **text_of(declared)),
         )
-
-
-def _text_of(declared: Declaration | None) -> dict[str, Any]:
-    return {} if declared is None else {"fingerprint": declared.fingerprint, "sql": declared.to_json()}
 
 
 # -- ledger ------------------------------------------------------------------------------------------------------------
@@ -260,6 +114,16 @@ class Charge(NamedTuple):
     fingerprint: str
     epsilon: Fraction
     delta: Fraction
+
+
+class AnalystAccount(NamedTuple):
+    """One analyst on record (None: questions without a name), for the data owner's list."""
+
+    analyst: str | None
+    allowed: Allowance
+    budget: Budget
+    """The limit that applies, and what is spent of it; without one, the analyst's part of the dataset's budget."""
+    suspended: bool
 
 
 class Ledger:
@@ -319,10 +183,12 @@ class Ledger:
                     DeclarationRecord(journal, file.path, dataset, analyst).agree(declared)
                 if analyst is not None and analyst_epsilon is not None:
                     BudgetRecord(journal, file.path, dataset, analyst).agree(analyst_epsilon, None, None)
+                twin = ledger._welcome(journal)
                 ledger._count_the_lost(journal, analyst)
         except BaseException:
             file.close()
             raise
+        _warn_of(twin, analyst)
         return ledger
 
     @classmethod
@@ -357,10 +223,13 @@ class Ledger:
         self._look_for_the_lost()
         with self._held() as held, self._file.writing() as connection:
             journal = Journal(connection)
+            allowed = self._allowed(journal, self.analyst)
+            allowed.refuse(self.analyst, self._file.path)
             before = self._budgets(journal, self.analyst)
             self._refuse_the_suspended(journal.suspensions())
             entries: list[Entry] = []
             for charge in charges:
+                allowed.refuse_question(charge.epsilon, charge.delta)
                 budgets = zip(before, self._budgets(journal, self.analyst) if entries else before, strict=True)
                 refusing = [was for was, now in budgets if not now.admits(privacy_loss(charge.event))]
                 if refusing:
@@ -464,15 +333,40 @@ class Ledger:
                 raise _not_suspended(analyst, journal.suspensions())
             return journal.append(Record(dataset=self.dataset, analyst=analyst, state="resumed"))
 
-    def grant(self, epsilon: object, delta: object = None, analyst: str | None = None) -> None:
-        """The data owner raises the dataset's budget, or an analyst's, to this total."""
-        with self._file.writing() as connection:
-            BudgetRecord(Journal(connection), self._file.path, self.dataset, analyst).grant(epsilon, delta)
+    def set(self, epsilon: object, delta: object = None, analyst: str | None = None, *, others: bool = False) -> None:
+        """The data owner sets the dataset's budget, an analyst's limit, or that of names that are not listed."""
+        with self._budget_record(analyst, others) as record:
+            record.set(epsilon, delta)
 
-    def limit(self, epsilon: object, delta: object = None, analyst: str | None = None) -> None:
+    def grant(self, epsilon: object, delta: object = None, analyst: str | None = None, *, others: bool = False) -> None:
+        """The data owner raises it to this total."""
+        with self._budget_record(analyst, others) as record:
+            record.grant(epsilon, delta)
+
+    def limit(self, epsilon: object, delta: object = None, analyst: str | None = None, *, others: bool = False) -> None:
         """The data owner lowers it, or gives an analyst a limit for the first time."""
+        with self._budget_record(analyst, others) as record:
+            record.limit(epsilon, delta)
+
+    def limit_questions(self, epsilon: object, delta: object = None, analyst: str | None = None) -> None:
+        """The data owner sets the most that one question may cost, for everybody or for one analyst."""
+        with self._budget_record(analyst) as record:
+            record.limit_questions(epsilon, delta)
+
+    def revoke(self, analyst: str) -> None:
+        """The data owner ends the account of an analyst: the next charge is refused, also of an open session."""
+        with self._budget_record(analyst) as record:
+            record.revoke(record.journal.analysts())
+
+    @contextmanager
+    def _budget_record(self, analyst: str | None, others: bool = False) -> Iterator[BudgetRecord]:
+        check_analyst(analyst)
         with self._file.writing() as connection:
-            BudgetRecord(Journal(connection), self._file.path, self.dataset, analyst).limit(epsilon, delta)
+            journal = Journal(connection)
+            known = journal.analysts()
+            twin = None if analyst is None or analyst in known else confusable(analyst, known)
+            yield BudgetRecord(journal, self._file.path, self.dataset, analyst, others)
+        _warn_of(twin, analyst)
 
     def declare(self, declared: Declaration) -> None:
         """Notes another declaration, as a new session would; refuses one that needs the data owner."""
@@ -482,7 +376,7 @@ class Ledger:
     def accept(self, declared: Declaration, dataset: str) -> Declaration | None:
         """The data owner puts another declaration of the dataset on record; None if nothing is new about it."""
         if dataset != self.dataset:
-            raise _stranger(self._file.path, self.dataset, dataset)
+            raise another_dataset(self._file.path, self.dataset, dataset)
         with self._file.writing() as connection:
             return DeclarationRecord(Journal(connection), self._file.path, self.dataset).accept(declared)
 
@@ -556,23 +450,49 @@ class Ledger:
         with self._file.reading() as connection:
             journal = Journal(connection)
             whole, *own = self._budgets(journal, self.analyst)
-            suspended = tuple(journal.suspensions())
+            suspended = (*journal.suspensions(), *self._revoked(journal))
         whole = replace(whole, charges=self.charges, suspended=suspended)
-        return self._part_of(whole, own[0], suspended) if own and _is_less(own[0].filter, whole.filter) else whole
+        return self._part_of(whole, own[0], suspended) if own and is_less(own[0].filter, whole.filter) else whole
+
+    def _revoked(self, journal: Journal) -> Iterator[Suspension]:
+        """Of this ledger's analyst alone; `analysts` tells all."""
+        number = self._allowed(journal, self.analyst).revoked
+        if number is not None:
+            entry = journal.entry(number)
+            assert entry is not None
+            yield Suspension(entry.analyst, number, entry.time, revoked=True)
+
+    @property
+    def dataset_budget(self) -> Budget:
+        """The budget of the dataset, whoever's ledger this is."""
+        with self._file.reading() as connection:
+            journal = Journal(connection)
+            whole, suspended = self._budgets(journal, None)[0], tuple(journal.suspensions())
+        return replace(whole, charges=self.charges, suspended=suspended)
 
     @property
     def account(self) -> Budget:
         """The same without what only people look at: past charges and suspensions."""
         with self._file.reading() as connection:
             whole, *own = self._budgets(Journal(connection), self.analyst)
-        return replace(own[0], dataset=whole) if own and _is_less(own[0].filter, whole.filter) else whole
+        return replace(own[0], dataset=whole) if own and is_less(own[0].filter, whole.filter) else whole
+
+    @property
+    def allowance(self) -> Allowance:
+        """What the data owner allows this ledger's analyst."""
+        with self._file.reading() as connection:
+            return self._allowed(Journal(connection), self.analyst)
+
+    @property
+    def keeps_a_list(self) -> bool:
+        """Whether names that are not listed have a limit of their own."""
+        with self._file.reading() as connection:
+            return Journal(connection).budget(None, "default limit") is not None
 
     @property
     def filter(self) -> Filter:
         """The filter of the account: its budget, and the rule that composes costs."""
-        with self._file.reading() as connection:
-            whole, *own = self._limits(Journal(connection), self.analyst)
-        return own[0] if own and _is_less(own[0], whole) else whole
+        return self.allowance.filter
 
     @property
     def analyst_budget(self) -> Budget | None:
@@ -580,17 +500,33 @@ class Ledger:
         with self._file.reading() as connection:
             journal = Journal(connection)
             whole, *own = self._budgets(journal, self.analyst)
-            return self._part_of(whole, own[0], journal.suspensions()) if own else None
+            suspended = (*journal.suspensions(), *self._revoked(journal))
+        return self._part_of(whole, own[0], suspended) if own else None
 
     def _part_of(self, whole: Budget, own: Budget, suspended: Iterable[Suspension]) -> Budget:
         """The analyst's limit with the analyst's charges, within the dataset's budget."""
         mine = tuple(one for one in suspended if one.analyst == own.analyst)
         return replace(own, charges=self._own_charges, suspended=mine, dataset=whole)
 
-    def history(self, limit: int | None = None) -> list[Entry]:
-        """All entries, or the last `limit` of them, oldest first."""
+    def history(self, limit: int | None = None, analyst: str | None = None) -> list[Entry]:
+        """All entries, or the last `limit` of them, oldest first; those of one analyst, if one is named."""
         with self._file.reading() as connection:
-            return Journal(connection).last_entries(limit)
+            return Journal(connection).last_entries(limit, analyst)
+
+    def analysts(self) -> list[AnalystAccount]:
+        """Every name on record, and None for questions without a name: what it may spend, and what it spent."""
+        with self._file.reading() as connection:
+            journal = Journal(connection)
+            rules, suspended = journal.all_rules(), {one.analyst for one in journal.suspensions()}
+            found = []
+            for name in (*journal.analysts(), None):
+                allowed = allowance(rules, name)
+                assert allowed is not None
+                whole, *own = self._budgets(journal, name)
+                tally = journal.analyst_tally(name)
+                account = replace(own[0] if own else replace(whole, tally=tally), analyst=name, dataset=whole)
+                found.append(AnalystAccount(name, allowed, account, name in suspended))
+            return found
 
     def charges(self, after: int, count: int) -> list[Entry]:
         """At most `count` charges that came after the first `after`, oldest first."""
@@ -611,26 +547,38 @@ class Ledger:
     def close(self) -> None:
         self._file.close()
 
-    def _limits(self, journal: Journal, analyst: str | None) -> list[Filter]:
-        """The dataset's budget, and the analyst's if one is on record."""
-        whole = journal.limit(None)
-        if whole is None:
+    def _allowed(self, journal: Journal, analyst: str | None) -> Allowance:
+        found = allowance(journal.rules(analyst), analyst)
+        if found is None:
             raise _nothing_recorded(self._file.path)
-        own = None if analyst is None else journal.limit(analyst)
-        return [filter_named(*whole)] if own is None else [filter_named(*whole), filter_named(*own)]
+        return found
 
     def _budgets(self, journal: Journal, analyst: str | None) -> list[Budget]:
-        """The same, with what is spent; each by itself."""
-        whole, *own = self._limits(journal, analyst)
-        return [
-            Budget(whole, journal.tally()),
-            *(Budget(limit, journal.analyst_tally(analyst), analyst=analyst) for limit in own),
-        ]
+        """The dataset's budget, and the analyst's limit if one applies, each by itself with what is spent of it."""
+        allowed = self._allowed(journal, analyst)
+        whole = Budget(allowed.whole, journal.tally(), question=allowed.question)
+        if allowed.own is None:
+            return [whole]
+        own = journal.analyst_tally(analyst)
+        return [whole, Budget(allowed.own, own, analyst=analyst, question=allowed.question)]
+
+    def _welcome(self, journal: Journal) -> str | None:
+        """Refuses an analyst who was revoked. Gives the listed name that is nearly the one given."""
+        allowed = self._allowed(journal, self.analyst)
+        if allowed.revoked is not None:
+            allowed.refuse(self.analyst, self._file.path)
+        if self.analyst is None or allowed.is_listed:
+            return None
+        return confusable(self.analyst, (name for state, name in journal.all_rules() if state == "budget"))
 
 
-def _is_less(own: Filter, whole: Filter) -> bool:
-    """Whether an analyst's limit can refuse what the dataset's budget admits."""
-    return own.epsilon < whole.epsilon or own.delta < whole.delta
+def _warn_of(twin: str | None, analyst: str | None) -> None:
+    if twin is not None:
+        warnings.warn(
+            f'the analysts "{analyst}" and "{twin}" are two: names are compared as written',
+            errors.Warning,
+            stacklevel=4,
+        )
 
 
 def _mark(charge: Entry, state: State) -> Record:

@@ -19,21 +19,17 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import psycopg
 from psycopg import errors, sql
 
-from dpsql.accounting.ledger.sqlite import around_forks
+from dpsql.accounting.ledger.sqlite import RULES, STATES, around_forks
 from dpsql.errors import InterfaceError, LedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DEFAULT_SCHEMA = "dpsql"
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 BUSY_SECONDS = 10
 LEASABLE = 2**31
 """Advisory locks have two numbers of 32 bits; charges so far apart would share one."""
-STATES = """CHECK (state IN (
-    'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed', 'retried', 'interrupted', 'timed out',
-    'schema', 'schema accepted'
-))"""
 DECLARATIONS = """
     CREATE INDEX IF NOT EXISTS declarations ON entries (number) WHERE state IN ('budget', 'schema', 'schema accepted');
 """
@@ -58,7 +54,7 @@ TABLES = f"""
         hash text NOT NULL
     );
     CREATE INDEX entries_by_analyst ON entries (analyst, number);
-    CREATE INDEX budgets_by_analyst ON entries (analyst, number) WHERE state = 'budget';
+    {RULES};
     CREATE INDEX suspensions_by_analyst ON entries (analyst, number) WHERE state IN ('suspended', 'resumed');
     {DECLARATIONS}
     CREATE TABLE last_number (number bigint NOT NULL);
@@ -81,6 +77,8 @@ TABLES = f"""
 """
 FROM_OLDER_VERSION = f"""
     ALTER TABLE entries DROP CONSTRAINT entries_state_check, ADD CONSTRAINT entries_state_check {STATES};
+    DROP INDEX IF EXISTS budgets_by_analyst;
+    {RULES};
     {DECLARATIONS}
     UPDATE about SET version = {SCHEMA_VERSION};
 """

@@ -199,19 +199,22 @@ def in_plain_words(path: str) -> Iterator[None]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 APPLICATION_ID = 0x6470_7371  # "dpsq", in the file's header
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 BUSY_SECONDS = 10.0
 
+STATES = """CHECK (state IN (
+    'budget', 'default limit', 'question limit', 'revoked', 'charged', 'released', 'refused', 'failed', 'suspended',
+    'resumed', 'retried', 'interrupted', 'timed out', 'schema', 'schema accepted'
+))"""
+RULES = """CREATE INDEX IF NOT EXISTS rules ON entries (state, analyst, number)
+    WHERE state IN ('budget', 'default limit', 'question limit', 'revoked')"""
 ENTRIES = (
-    """CREATE TABLE entries (
+    f"""CREATE TABLE entries (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         time TEXT NOT NULL,
         dataset TEXT NOT NULL,
         analyst TEXT,
-        state TEXT NOT NULL CHECK (state IN (
-            'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed', 'retried',
-            'interrupted', 'timed out', 'schema', 'schema accepted'
-        )),
+        state TEXT NOT NULL {STATES},
         charge INTEGER UNIQUE REFERENCES entries (number),
         composition TEXT,
         fingerprint TEXT,
@@ -224,7 +227,7 @@ ENTRIES = (
         hash TEXT NOT NULL
     )""",
     "CREATE INDEX entries_by_analyst ON entries (analyst, number)",
-    "CREATE INDEX budgets_by_analyst ON entries (analyst, number) WHERE state = 'budget'",
+    RULES,
     "CREATE INDEX suspensions_by_analyst ON entries (analyst, number) WHERE state IN ('suspended', 'resumed')",
     "CREATE INDEX declarations ON entries (number) WHERE state IN ('budget', 'schema', 'schema accepted')",
     "CREATE TRIGGER no_update BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END",
@@ -248,6 +251,7 @@ FROM_OLDER_VERSION = (
     "ALTER TABLE entries RENAME TO older_entries",
     "DROP INDEX IF EXISTS entries_by_analyst",
     "DROP INDEX IF EXISTS budgets_by_analyst",
+    "DROP INDEX IF EXISTS rules",
     "DROP INDEX IF EXISTS suspensions_by_analyst",
     "DROP INDEX IF EXISTS declarations",
     "DROP TRIGGER IF EXISTS no_update",
