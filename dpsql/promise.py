@@ -101,6 +101,8 @@ class Promise:
     """Randomised columns that may be counted without noise."""
     analyst: str | None = None
     """The analyst with a limit whose answers `spent` and `whole` are about; None: everybody's answers."""
+    over_time: tuple[Limits, str, Limits | None] | None = None
+    """Of a budget that is renewed: all answers so far over all terms, the schedule, and the limit for all time."""
     everybody: tuple[Limits, Limits] | None = None
     """For such an analyst the guarantee of all answers of the dataset: so far, and over the whole budget."""
 
@@ -137,6 +139,7 @@ class Promise:
             "Whatever somebody concludes from all answers together, they would have concluded with nearly the same "
             "probability had that person's rows not been there.",
             *([_about_a_part(self.analyst, *self.everybody)] if self.everybody else []),
+            *([_about_all_time(*self.over_time)] if self.over_time else []),
             *([_about_reports(self.reported)] if self.reported else []),
         )
 
@@ -179,8 +182,17 @@ def promise_of(budget: Budget, schema: Schema) -> Promise:
             if column.collected is not None
         ),
         budget.analyst,
+        _over_time(whole or budget),
         None if whole is None else (Limits(*whole.spent), Limits(whole.epsilon, whole.delta)),
     )
+
+
+def _over_time(budget: Budget) -> tuple[Limits, str, Limits | None] | None:
+    found, most = budget.over_time, budget.lifetime
+    if found is None:
+        return None
+    coming = f"The budget is renewed: {found.schedule}." if found.schedule else "The budget is not renewed again."
+    return Limits(*found.total), coming, None if most is None else Limits(most.epsilon, most.delta)
 
 
 def _unit(table: str, schema: Schema) -> str:
@@ -196,6 +208,18 @@ def _about_a_part(analyst: str | None, so_far: Limits, whole: Limits) -> str:
         f"The numbers below are about the answers that {who} paid for, by themselves. Answers that others paid for "
         f"are free, also for {whom}: everybody's answers together have epsilon {_up(so_far.epsilon)} so far and "
         f"{_up(whole.epsilon)} over the whole budget."
+    )
+
+
+def _about_all_time(so_far: Limits, coming: str, most: Limits | None) -> str:
+    forever = (
+        "There is no limit for all time: each renewal adds its own."
+        if most is None
+        else f"All answers over all time have at most epsilon {_up(most.epsilon)} and delta {_up(most.delta)}."
+    )
+    return (
+        f"{coming} The numbers below are about the present term alone. To a person all terms add up: their budgets "
+        f"until now amount to epsilon {_up(so_far.epsilon)} and delta {_up(so_far.delta)}. {forever}"
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.filters import Filter
     from dpsql.accounting.ledger.allowance import QuestionLimit
     from dpsql.accounting.ledger.journal import Entry, RunningTotals
+    from dpsql.accounting.ledger.renewal import OverTime
     from dpsql.accounting.privacy_loss import PrivacyLoss
 
 LARGE_EPSILON = 10
@@ -84,11 +85,16 @@ class Budget:
     """The dataset's budget, which an analyst with a limit shares with everybody; None if this is that budget."""
     question: QuestionLimit | None = None
     """The most that one question may cost, if the data owner limits it."""
+    lifetime: Budget | None = field(default=None, repr=False)
+    """What all terms of a budget that is renewed may spend together, if the data owner limits it."""
+    over_time: OverTime | None = None
+    """What all terms of a budget that is renewed amount to; None if it never is."""
 
     @property
     def limits(self) -> tuple[Budget, ...]:
-        """All budgets that a query has to fit into: this one, and the dataset's."""
-        return (self,) if self.dataset is None else (self, self.dataset)
+        """All budgets that a query has to fit into: this one, the dataset's, and the one for all time."""
+        lifetime = () if self.lifetime is None else (self.lifetime,)
+        return (self, *lifetime) if self.dataset is None else (self, *self.dataset.limits)
 
     @property
     def epsilon(self) -> float:
@@ -161,7 +167,8 @@ class Budget:
             cost: its privacy loss.
         """
         tally = replace(self.tally, totals=self.tally.totals + cost)
-        return replace(self, tally=tally, dataset=self.dataset and self.dataset.after(cost))
+        dataset, lifetime = self.dataset and self.dataset.after(cost), self.lifetime and self.lifetime.after(cost)
+        return replace(self, tally=tally, dataset=dataset, lifetime=lifetime)
 
     def queries_like(self, cost: Event | Priced | float | str | Decimal) -> int:
         """The number of further queries at this cost that fit.
@@ -206,6 +213,7 @@ class Budget:
             f"{remaining.epsilon:.4g} left for the next{kinds}{self._limited}\n"
             f"delta: {spent.delta:.3g} of {self.delta:.3g} spent"
             + (f"\none query: at most {self.question}" if self.question else "")
+            + "".join(f"\n{name}: {fact}" for name, fact in self._over_time)
             + "".join(f"\nsuspended: {suspension}" for suspension in self.suspended)
         )
 
@@ -216,6 +224,17 @@ class Budget:
         if min(gaussian, other) >= NEARLY * max(gaussian, other):
             return ""
         return f"{gaussian:.4g} with Gaussian noise" if gaussian < other else f"{other:.4g} without Gaussian noise"
+
+    @property
+    def _over_time(self) -> Iterator[tuple[str, str]]:
+        """What all terms amount to, of a budget that is renewed."""
+        whole = self.dataset or self
+        if whole.over_time is not None:
+            yield "over all time", str(whole.over_time)
+        if whole.lifetime is not None:
+            spent, most = whole.lifetime.spent, whole.lifetime
+            delta = f"delta {spent.delta:.3g} of {most.delta:.3g}"
+            yield "lifetime", f"epsilon {spent.epsilon:.4g} of {most.epsilon:.4g} and {delta} spent"
 
     @property
     def _limited(self) -> str:
@@ -237,8 +256,8 @@ class Budget:
 
     def __reduce__(self) -> tuple[type[Budget], tuple[object, ...]]:
         """Pickles the totals without access to the ledger."""
-        kept = (self.filter, self.tally, _not_on_record, self.suspended, self.analyst, self.dataset, self.question)
-        return Budget, kept
+        past = (self.filter, self.tally, _not_on_record, self.suspended, self.analyst, self.dataset)
+        return Budget, (*past, self.question, self.lifetime, self.over_time)
 
     def _repr_html_(self) -> str:
         return budget_card(self, self.charges(max(0, self.queries - MOST_STEPS), MOST_STEPS)[: self.queries])
@@ -293,6 +312,7 @@ def _facts(budget: Budget) -> Iterator[tuple[str, str]]:
         yield "left", budget._kinds
     if budget.question:
         yield "one query", f"at most {budget.question}"
+    yield from budget._over_time
     yield "composition", budget.filter.name
 
 

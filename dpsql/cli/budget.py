@@ -9,6 +9,7 @@ import typer
 
 from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.ledger.ledger import Ledger
+from dpsql.accounting.ledger.renewal import read_schedule
 from dpsql.accounting.ledger.store import is_there
 from dpsql.cli.options import Form, LedgerFile, ledger_path
 from dpsql.cli.output import publish, show_warning
@@ -166,6 +167,38 @@ def revoke(
     """
     with _changed(ledger_path(*_named(context, db, ledger)), analyst, False, form) as opened:
         opened.revoke(analyst)
+
+
+@budget_app.command()
+def renew(
+    context: typer.Context,
+    every: Annotated[str | None, typer.Option("--every", help="day, week, month, quarter or year.")] = None,
+    epsilon: Annotated[str | None, typer.Option("--epsilon", help="The budget of each term.")] = None,
+    delta: Annotated[
+        str | None, typer.Option("--delta", metavar="<float>", help="Its delta; by default as now.")
+    ] = None,
+    first: Annotated[str | None, typer.Option("--from", metavar="<day>", help="By default the next period.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="<day>", help="Renew no more from then on.")] = None,
+    lifetime: Annotated[
+        str | None, typer.Option("--lifetime", help="The most epsilon that all terms may spend together.")
+    ] = None,
+    stop: Annotated[bool, typer.Option("--stop", help="End the schedule; the present term goes on.")] = False,
+    db: AnyDatabase = None,
+    ledger: LedgerFile = None,
+    form: Form = None,
+) -> None:
+    """Have the budget begin anew each month, say, from the beginning of the next one. For the data owner.
+
+    Answers of earlier terms stay known: to a person, all terms add up, unless a lifetime limits them.
+    """
+    with _changed(ledger_path(*_named(context, db, ledger)), None, False, form) as opened:
+        if stop:
+            opened.renew_no_more()
+            return
+        if every is None or epsilon is None:
+            raise typer.BadParameter("say when and how much: --every month --epsilon 1", param_hint="'--every'")
+        now = opened.dataset_budget.filter.delta
+        opened.renew(read_schedule(every, epsilon, now if delta is None else delta, first, until), lifetime)
 
 
 @budget_app.command("list")

@@ -143,6 +143,8 @@ def account(budget: Budget, verbose: bool = False) -> CommandReport:
         "remaining": budget.remaining,
         "suspended": [suspension._asdict() for suspension in budget.suspended],
         **({"one_query": {k: float(v) for k, v in budget.question._asdict().items()}} if budget.question else {}),
+        **({"over_time": (budget.dataset or budget).over_time} if (budget.dataset or budget).over_time else {}),
+        **({"lifetime": _lifetime(budget)} if (budget.dataset or budget).lifetime else {}),
         **({"basic": budget.basic, "advanced": budget.advanced} if verbose else {}),
     }
     names = ("of", "epsilon", "delta")
@@ -152,6 +154,12 @@ def account(budget: Budget, verbose: bool = False) -> CommandReport:
         ("remaining", *budget.remaining),
     ]
     return CommandReport(document, names, rows, f"{budget}\n{budget.comparison()}" if verbose else str(budget))
+
+
+def _lifetime(budget: Budget) -> dict[str, object]:
+    most = (budget.dataset or budget).lifetime
+    assert most is not None
+    return {"epsilon": most.epsilon, "delta": most.delta, "spent": most.spent}
 
 
 def listed_analysts(accounts: Sequence[AnalystAccount]) -> CommandReport:

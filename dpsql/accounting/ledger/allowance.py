@@ -67,6 +67,8 @@ ANY_DELTA = Fraction(1)
 class Allowance:
     whole: Filter
     """The dataset's budget."""
+    lifetime: Filter | None
+    """What all terms of a renewed budget may spend together."""
     own: Filter | None
     """The analyst's limit: an own one, or that of all names which are not listed; None if there is neither."""
     is_listed: bool
@@ -113,15 +115,19 @@ class Allowance:
 
 def allowance(rules: Mapping[tuple[str, str | None], OwnersRule], analyst: str | None) -> Allowance | None:
     """What the rules allow this analyst; None if the dataset has no budget yet."""
-    whole, default = rules.get(("budget", None)), rules.get(("default limit", None))
+    whole, renewed, default = (rules.get((state, None)) for state in ("budget", "renewed", "default limit"))
+    lifetime = rules.get(("lifetime", None))
     own = None if analyst is None else rules.get(("budget", analyst))
     revoked = None if analyst is None else rules.get(("revoked", analyst))
     if whole is None:
         return None
+    if renewed is not None and renewed.number > whole.number:
+        whole = renewed
     applies = own or default
     limits = [rule for name in {None, analyst} if (rule := rules.get(("question limit", name)))]
     return Allowance(
         filter_of(whole),
+        None if lifetime is None else filter_of(lifetime),
         None if applies is None else filter_of(applies),
         own is not None,
         QuestionLimit(min(one.epsilon for one in limits), min(one.delta for one in limits)) if limits else None,

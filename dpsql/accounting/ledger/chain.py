@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.ledger.allowance import allowance
 from dpsql.accounting.ledger.journal import GENESIS, RULES, Entry, RunningTotals, entry_hash, gives_back_at_most
+from dpsql.accounting.ledger.renewal import due, schedules_of
 from dpsql.display.numbers import several
 from dpsql.errors import Error, LedgerError
 
@@ -54,6 +56,8 @@ class _Walk:
     retried: set[str | None] = field(default_factory=set)
     stopped: set[str | None] = field(default_factory=set)
     declared: Declaration | None = None
+    schedules: list[Entry] = field(default_factory=list)
+    period: date | None = None
 
     def step(self, row: Sequence[object]) -> None:
         self.number += 1
@@ -69,11 +73,13 @@ class _Walk:
         self.head = entry.hash
 
     def _follow(self, entry: Entry) -> None:
-        own = self.analyst_tallies.get(entry.analyst, RunningTotals()).after(entry)
-        self.dataset_tally = self.dataset_tally.after(entry)
+        own, term = self.analyst_tallies.get(entry.analyst, RunningTotals()), self.dataset_tally.term
+        own = (own if own.term == term else own.renewed(term)).after(entry, entry.number)
+        self.dataset_tally = self.dataset_tally.after(entry, entry.number)
         self.analyst_tallies[entry.analyst] = own
         if entry.state == "charged" and entry.event is not None:
             self.charges[entry.number] = entry
+        self._follow_renewals(entry)
         if entry.state in RULES:
             self.rules[entry.state, entry.analyst] = entry
         if entry.number != self.number:
@@ -115,6 +121,18 @@ class _Walk:
             raise self.broken("it declares other people than before, and the owner did not accept that")
         self.declared = declared
 
+    def _follow_renewals(self, entry: Entry) -> None:
+        if entry.state == "renewal":
+            self.schedules.append(entry)
+        if entry.state != "renewed":
+            return
+        time, period = datetime.fromisoformat(entry.time), date.fromisoformat(str(entry.sql))
+        days = {time.date(), (time - timedelta(minutes=1)).date()}  # it may have been written just after midnight
+        called_for = [due(schedules_of(self.schedules), self.period, day) for day in days]
+        if (entry.epsilon, entry.delta, period) not in [(f[0].epsilon, f[0].delta, f[1]) for f in called_for if f]:
+            raise self.broken("no schedule renews the budget then")
+        self.period = period
+
     def _follow_rules(self, entry: Entry) -> None:
         found = allowance(self.rules, entry.analyst)
         if found is None:
@@ -123,6 +141,8 @@ class _Walk:
             return  # it spends nothing: a limit may be below what is spent, and admits nothing more
         if not found.whole.admits(entry.tally.totals):
             raise self.broken("it spends more than the budget")
+        if found.lifetime is not None and not found.lifetime.admits(entry.tally.lifetime_totals):
+            raise self.broken("it spends more than may be spent over all time")
         if found.own is not None and not found.own.admits(entry.analyst_tally.totals):
             raise self.broken("it spends more than its analyst may")
         if entry.state == "charged":

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -113,6 +113,18 @@ class RunningTotals:
     delta: Amount = ZERO
     epsilon_squared: Amount = ZERO
     drift: Amount = ZERO  # the sum of epsilon (e^epsilon - 1), the loss to be expected
+    term: int = 0
+    """The entry by which the budget was last renewed: all of the above is what was charged since."""
+    lifetime: PrivacyLoss | None = None
+    """What was charged over all terms; None in the first one, where that is the same."""
+
+    @property
+    def lifetime_totals(self) -> PrivacyLoss:
+        return self.totals if self.lifetime is None else self.lifetime
+
+    def renewed(self, number: int) -> RunningTotals:
+        """The sums when a term begins with this entry."""
+        return RunningTotals(term=number, lifetime=self.lifetime_totals)
 
     def plus(self, cost: PrivacyLoss, epsilon: Fraction, delta: Fraction, queries: int = 1) -> RunningTotals:
         """The sums with one more query, of this privacy loss and nominal (epsilon, delta)."""
@@ -123,28 +135,41 @@ class RunningTotals:
             shortened(self.delta + delta),
             shortened(self.epsilon_squared + epsilon**2),
             shortened(self.drift + _drift(epsilon)),
+            self.term,
+            None if self.lifetime is None else self.lifetime + cost,
         )
 
-    def less(self, refund: PrivacyLoss, epsilon: Fraction, delta: Fraction) -> RunningTotals:
-        """The totals minus a refund. The squares for `advanced`, a comparison only, are not reduced."""
+    def less(self, refund: PrivacyLoss, epsilon: Fraction, delta: Fraction, charge: int) -> RunningTotals:
+        """The totals minus a refund. The squares for `advanced`, a comparison only, are not reduced.
+
+        What was charged in an earlier term is not given back in this one.
+        """
+        lifetime = None if self.lifetime is None else self.lifetime.less(refund)
+        if charge < self.term:
+            return replace(self, lifetime=lifetime)
         return replace(
             self,
+            lifetime=lifetime,
             totals=self.totals.less(refund),
             epsilon=shortened(self.epsilon - epsilon),
             delta=shortened(self.delta - delta),
         )
 
-    def after(self, record: Record) -> RunningTotals:
-        """With what the record says happened."""
+    def after(self, record: Record, number: int) -> RunningTotals:
+        """With what the record, which becomes the entry of this number, says happened."""
+        if record.state == "renewed":
+            return self.renewed(number)
         if record.event is None:
             return self
         cost = privacy_loss(record.event)
         if record.state == "refused":
-            return self.less(cost, record.epsilon, record.delta)
+            return self.less(cost, record.epsilon, record.delta, record.charge or 0)
         return self.plus(cost, record.epsilon, record.delta, queries=int(record.state == "charged"))
 
     def agrees(self, counted: RunningTotals) -> bool:
-        return self.totals.agrees(counted.totals) and replace(self, totals=NOTHING) == replace(counted, totals=NOTHING)
+        alike = [replace(one, totals=NOTHING, lifetime=None) for one in (self, counted)]
+        totals = self.totals.agrees(counted.totals) and self.lifetime_totals.agrees(counted.lifetime_totals)
+        return totals and alike[0] == alike[1]
 
     @property
     def basic(self) -> Cost:
@@ -163,7 +188,9 @@ class RunningTotals:
     def _text(self) -> str:
         """Written once: most entries change nothing, and repeat it."""
         amounts = {name: to_text(getattr(self, name)) for name in ("epsilon", "delta", "epsilon_squared", "drift")}
-        described = {"queries": self.queries, "totals": self.totals.to_texts()} | amounts
+        described: dict[str, object] = {"queries": self.queries, "totals": self.totals.to_texts()} | amounts
+        if self.lifetime is not None:
+            described |= {"term": self.term, "lifetime": self.lifetime.to_texts()}
         return json.dumps(described, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
@@ -172,8 +199,10 @@ class RunningTotals:
         """A question reads the same sums several times."""
         described = json.loads(text)
         queries, totals = described.pop("queries"), described.pop("totals")
+        term, lifetime = described.pop("term", 0), described.pop("lifetime", None)
         amounts = {name: from_text(amount) for name, amount in described.items()}
-        return RunningTotals(queries, PrivacyLoss.from_texts(totals), **amounts)
+        over_time = None if lifetime is None else PrivacyLoss.from_texts(lifetime)
+        return RunningTotals(queries, PrivacyLoss.from_texts(totals), **amounts, term=term, lifetime=over_time)
 
 
 def _drift(epsilon: Fraction) -> Amount:
@@ -189,6 +218,8 @@ def _drift(epsilon: Fraction) -> Amount:
 #     budget     what may be spent, as the data owner said; the first entry is one
 #     default limit, question limit, revoked
 #                what an analyst may spend, as the data owner said (allowance.py)
+#     renewal, renewed, lifetime
+#                that the budget begins anew at times, when it did, and the most for all time (renewal.py)
 #     charged    a query's cost, on record before any private row was read
 #     retried    the server went away while an open charge was asked, which is asked once more
 #     released   the charge it points at ended in an answer
@@ -210,6 +241,9 @@ State = Literal[
     "default limit",
     "question limit",
     "revoked",
+    "renewal",
+    "renewed",
+    "lifetime",
     "charged",
     "released",
     "refused",
@@ -222,7 +256,7 @@ State = Literal[
     "schema",
     "schema accepted",
 ]
-RULES = ("budget", "default limit", "question limit", "revoked")
+RULES = ("budget", "default limit", "question limit", "revoked", "renewal", "renewed", "lifetime")
 """The states of entries by which the data owner says what may be spent."""
 DECLARING = ("budget", "schema", "schema accepted")
 """The states of entries that may hold a declaration, as their text and fingerprint."""
@@ -362,9 +396,9 @@ class Journal:
         number, previous, text = last or (0, GENESIS, None)
         before = RunningTotals() if text is None else RunningTotals.from_json(text)
         own = self.analyst_tally(record.analyst)
-        tally = before.after(record)
+        tally = before.after(record, number + 1)
         # Where one analyst asks, both are read from one text, and are the same sums.
-        analyst_tally = tally if own is before else own.after(record)
+        analyst_tally = tally if own is before else own.after(record, number + 1)
         time = as_text(now())
         entry = Entry(**vars(record), number=number + 1, time=time, tally=tally, analyst_tally=analyst_tally)
         hashed, row = entry.hashed(previous)
@@ -427,12 +461,13 @@ class Journal:
     def analyst_tally(self, analyst: str | None) -> RunningTotals:
         """The totals of one analyst, or of queries without a name."""
         row = self._one("SELECT analyst_tally FROM entries WHERE analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
-        return RunningTotals() if row is None else RunningTotals.from_json(row[0])
+        own, term = RunningTotals() if row is None else RunningTotals.from_json(row[0]), self.tally().term
+        return own if own.term == term else own.renewed(term)
 
     def budget(self, analyst: str | None, state: State = "budget") -> Entry | None:
-        """The budget last put on record: the analyst's, or the dataset's for None."""
-        found = f"{SELECT} WHERE {IS_RULE} AND state = ? AND analyst IS ? ORDER BY number DESC LIMIT 1"
-        row = self._one(found, state, analyst)
+        """The budget last put on record: the analyst's, or the dataset's for None, which may be renewed."""
+        found = f"{SELECT} WHERE {IS_RULE} AND state IN (?, ?) AND analyst IS ? ORDER BY number DESC LIMIT 1"
+        row = self._one(found, state, "renewed" if state == "budget" else state, analyst)
         return None if row is None else Entry.from_row(row)
 
     def rules(self, analyst: str | None) -> dict[tuple[str, str | None], RecordedRule]:
@@ -450,6 +485,24 @@ class Journal:
             (state, name): RecordedRule(number, composition, Fraction(epsilon), Fraction(delta))
             for state, name, number, composition, epsilon, delta in rows
         }
+
+    def schedules(self) -> list[Entry]:
+        """The owner's entries about renewal, in order."""
+        rows = self.connection.execute(f"{SELECT} WHERE {IS_RULE} AND state = 'renewal' ORDER BY number")
+        return [Entry.from_row(row) for row in rows]
+
+    def last_period(self) -> date | None:
+        """The period for which the budget was last renewed."""
+        row = self._one(f"SELECT sql FROM entries WHERE {IS_RULE} AND state = 'renewed' ORDER BY number DESC LIMIT 1")
+        return None if row is None else date.fromisoformat(row[0])
+
+    def granted(self) -> list[tuple[str, Fraction, Fraction]]:
+        """Every budget of the dataset, in order: its state, epsilon and delta."""
+        rows = self.connection.execute(
+            f"SELECT state, epsilon, delta FROM entries WHERE {IS_RULE} AND state IN ('budget', 'renewed') "
+            "AND analyst IS NULL ORDER BY number"
+        )
+        return [(state, Fraction(epsilon), Fraction(delta)) for state, epsilon, delta in rows]
 
     def analysts(self) -> list[str]:
         """Every name on record, in order."""
@@ -480,17 +533,18 @@ class Journal:
         return [Entry.from_row(row) for row in rows][::-1]
 
     def charges(self, after: int, count: int) -> list[Entry]:
-        """The charges with their outcomes; costs include refunds of refused tests and surcharges of outcomes."""
+        """The charges of this term with their outcomes; costs include refunds of refused tests, and surcharges."""
         rows = self.connection.execute(
-            f"{SELECT_ENDED} WHERE state = 'charged' ORDER BY number LIMIT ? OFFSET ?", (count, after)
+            f"{SELECT_ENDED} WHERE state = 'charged' AND number > ? ORDER BY number LIMIT ? OFFSET ?",
+            (self.tally().term, count, after),
         )
         return [Entry.from_row(row) for row in rows]
 
     def charges_of(self, analyst: str | None, after: int, count: int) -> list[Entry]:
         """The same of one analyst; `tally` is then the analyst's."""
         rows = self.connection.execute(
-            f"{SELECT_OWN} WHERE state = 'charged' AND analyst IS ? ORDER BY number LIMIT ? OFFSET ?",
-            (analyst, count, after),
+            f"{SELECT_OWN} WHERE state = 'charged' AND analyst IS ? AND number > ? ORDER BY number LIMIT ? OFFSET ?",
+            (analyst, self.tally().term, count, after),
         )
         entries = [Entry.from_row(row) for row in rows]
         return [replace(entry, tally=entry.analyst_tally) for entry in entries]

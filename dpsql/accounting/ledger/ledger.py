@@ -36,7 +36,8 @@ from dpsql.accounting.ledger.allowance import (
     text_of,
 )
 from dpsql.accounting.ledger.chain import VerifyReport, verify_chain
-from dpsql.accounting.ledger.journal import Answers, Entry, Journal, Record, gives_back_at_most
+from dpsql.accounting.ledger.journal import Answers, Entry, Journal, Record, gives_back_at_most, now
+from dpsql.accounting.ledger.renewal import RenewalRecord, Schedule, over_time
 from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.ledger.store import Store, is_there, open_store
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
@@ -178,6 +179,7 @@ class Ledger:
                 journal = Journal(connection)
                 if epsilon is None and journal.budget(None) is None:
                     raise _nothing_recorded(file.path)
+                RenewalRecord(journal, dataset).renew_if_due()
                 BudgetRecord(journal, file.path, dataset).agree(epsilon, delta, composition, declared)
                 if declared is not None:
                     DeclarationRecord(journal, file.path, dataset, analyst).agree(declared)
@@ -223,6 +225,7 @@ class Ledger:
         self._look_for_the_lost()
         with self._held() as held, self._file.writing() as connection:
             journal = Journal(connection)
+            RenewalRecord(journal, self.dataset).renew_if_due()
             allowed = self._allowed(journal, self.analyst)
             allowed.refuse(self.analyst, self._file.path)
             before = self._budgets(journal, self.analyst)
@@ -358,11 +361,26 @@ class Ledger:
         with self._budget_record(analyst) as record:
             record.revoke(record.journal.analysts())
 
+    def renew(self, schedule: Schedule, lifetime: object = None) -> None:
+        """The data owner has the budget begin anew at times, and says what all terms together may spend."""
+        with self._file.writing() as connection:
+            record = RenewalRecord(Journal(connection), self.dataset)
+            record.renew_if_due()
+            record.schedule(schedule, lifetime)
+
+    def renew_no_more(self) -> None:
+        """The data owner ends all schedules; the term that has begun goes on."""
+        with self._file.writing() as connection:
+            record = RenewalRecord(Journal(connection), self.dataset)
+            record.renew_if_due()
+            record.stop()
+
     @contextmanager
     def _budget_record(self, analyst: str | None, others: bool = False) -> Iterator[BudgetRecord]:
         check_analyst(analyst)
         with self._file.writing() as connection:
             journal = Journal(connection)
+            RenewalRecord(journal, self.dataset).renew_if_due()
             known = journal.analysts()
             twin = None if analyst is None or analyst in known else confusable(analyst, known)
             yield BudgetRecord(journal, self._file.path, self.dataset, analyst, others)
@@ -447,12 +465,25 @@ class Ledger:
 
         It is the analyst's limit, if one is on record that is below the dataset's budget; else the dataset's.
         """
-        with self._file.reading() as connection:
-            journal = Journal(connection)
+        with self._looking() as journal:
             whole, *own = self._budgets(journal, self.analyst)
             suspended = (*journal.suspensions(), *self._revoked(journal))
+            whole = replace(whole, over_time=over_time(journal, now().date()))
         whole = replace(whole, charges=self.charges, suspended=suspended)
         return self._part_of(whole, own[0], suspended) if own and is_less(own[0].filter, whole.filter) else whole
+
+    @contextmanager
+    def _looking(self) -> Iterator[Journal]:
+        """A transaction that sees one state throughout, once a renewal that is due is on record."""
+        with self._file.reading() as connection:
+            journal = Journal(connection)
+            if RenewalRecord(journal, self.dataset).due() is None:
+                yield journal
+                return
+        with self._file.writing() as connection:
+            RenewalRecord(Journal(connection), self.dataset).renew_if_due()
+        with self._file.reading() as connection:
+            yield Journal(connection)
 
     def _revoked(self, journal: Journal) -> Iterator[Suspension]:
         """Of this ledger's analyst alone; `analysts` tells all."""
@@ -465,23 +496,23 @@ class Ledger:
     @property
     def dataset_budget(self) -> Budget:
         """The budget of the dataset, whoever's ledger this is."""
-        with self._file.reading() as connection:
-            journal = Journal(connection)
+        with self._looking() as journal:
             whole, suspended = self._budgets(journal, None)[0], tuple(journal.suspensions())
+            whole = replace(whole, over_time=over_time(journal, now().date()))
         return replace(whole, charges=self.charges, suspended=suspended)
 
     @property
     def account(self) -> Budget:
         """The same without what only people look at: past charges and suspensions."""
-        with self._file.reading() as connection:
-            whole, *own = self._budgets(Journal(connection), self.analyst)
+        with self._looking() as journal:
+            whole, *own = self._budgets(journal, self.analyst)
         return replace(own[0], dataset=whole) if own and is_less(own[0].filter, whole.filter) else whole
 
     @property
     def allowance(self) -> Allowance:
         """What the data owner allows this ledger's analyst."""
-        with self._file.reading() as connection:
-            return self._allowed(Journal(connection), self.analyst)
+        with self._looking() as journal:
+            return self._allowed(journal, self.analyst)
 
     @property
     def keeps_a_list(self) -> bool:
@@ -497,10 +528,10 @@ class Ledger:
     @property
     def analyst_budget(self) -> Budget | None:
         """The limit of this ledger's analyst, if one is on record, even one above the dataset's budget."""
-        with self._file.reading() as connection:
-            journal = Journal(connection)
+        with self._looking() as journal:
             whole, *own = self._budgets(journal, self.analyst)
             suspended = (*journal.suspensions(), *self._revoked(journal))
+            whole = replace(whole, over_time=over_time(journal, now().date()))
         return self._part_of(whole, own[0], suspended) if own else None
 
     def _part_of(self, whole: Budget, own: Budget, suspended: Iterable[Suspension]) -> Budget:
@@ -515,8 +546,7 @@ class Ledger:
 
     def analysts(self) -> list[AnalystAccount]:
         """Every name on record, and None for questions without a name: what it may spend, and what it spent."""
-        with self._file.reading() as connection:
-            journal = Journal(connection)
+        with self._looking() as journal:
             rules, suspended = journal.all_rules(), {one.analyst for one in journal.suspensions()}
             found = []
             for name in (*journal.analysts(), None):
@@ -556,7 +586,14 @@ class Ledger:
     def _budgets(self, journal: Journal, analyst: str | None) -> list[Budget]:
         """The dataset's budget, and the analyst's limit if one applies, each by itself with what is spent of it."""
         allowed = self._allowed(journal, analyst)
-        whole = Budget(allowed.whole, journal.tally(), question=allowed.question)
+        tally = journal.tally()
+        over_all_time = replace(tally, totals=tally.lifetime_totals)
+        whole = Budget(
+            allowed.whole,
+            tally,
+            question=allowed.question,
+            lifetime=None if allowed.lifetime is None else Budget(allowed.lifetime, over_all_time),
+        )
         if allowed.own is None:
             return [whole]
         own = journal.analyst_tally(analyst)

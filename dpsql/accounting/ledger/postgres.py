@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DEFAULT_SCHEMA = "dpsql"
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 BUSY_SECONDS = 10
 LEASABLE = 2**31
 """Advisory locks have two numbers of 32 bits; charges so far apart would share one."""
@@ -77,7 +77,7 @@ TABLES = f"""
 """
 FROM_OLDER_VERSION = f"""
     ALTER TABLE entries DROP CONSTRAINT entries_state_check, ADD CONSTRAINT entries_state_check {STATES};
-    DROP INDEX IF EXISTS budgets_by_analyst;
+    DROP INDEX IF EXISTS budgets_by_analyst, rules;
     {RULES};
     {DECLARATIONS}
     UPDATE about SET version = {SCHEMA_VERSION};

@@ -199,15 +199,15 @@ def in_plain_words(path: str) -> Iterator[None]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 APPLICATION_ID = 0x6470_7371  # "dpsq", in the file's header
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 BUSY_SECONDS = 10.0
 
 STATES = """CHECK (state IN (
-    'budget', 'default limit', 'question limit', 'revoked', 'charged', 'released', 'refused', 'failed', 'suspended',
-    'resumed', 'retried', 'interrupted', 'timed out', 'schema', 'schema accepted'
+    'budget', 'default limit', 'question limit', 'revoked', 'renewal', 'renewed', 'lifetime', 'charged', 'released',
+    'refused', 'failed', 'suspended', 'resumed', 'retried', 'interrupted', 'timed out', 'schema', 'schema accepted'
 ))"""
 RULES = """CREATE INDEX IF NOT EXISTS rules ON entries (state, analyst, number)
-    WHERE state IN ('budget', 'default limit', 'question limit', 'revoked')"""
+    WHERE state IN ('budget', 'default limit', 'question limit', 'revoked', 'renewal', 'renewed', 'lifetime')"""
 ENTRIES = (
     f"""CREATE TABLE entries (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
