@@ -70,6 +70,8 @@ class AggregateFunction:
     """The possible numbers of arguments; 0 is a star."""
     clip_power: int = 0
     """The power of its argument by which its error grows, if `"auto"` can clip that argument; else 0."""
+    one_per_unit: bool = False
+    """Whether each unit counts once in a group, with its own answer, however many rows it has."""
     by_fraction: bool = False
     """Whether a constant argument names the quantile: sql/syntax.py reads it."""
     bounds: tuple[BoundsRule, ...] = (BoundsRule.PER_ROW,)

@@ -506,6 +506,11 @@ class Quantile:
 
     parts: ClassVar[tuple[str, ...]] = ("points", "counts", "below", "rows")
 
+    @property
+    def is_extreme(self) -> bool:
+        """Whether it is MIN or MAX. The extreme of all rows is that of every unit's own, one value each."""
+        return self.fraction in (0, 1)
+
 
 @dataclass(frozen=True)
 class Mode:

@@ -1,7 +1,7 @@
 """MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MIN and MAX: a point of a public grid over the declared range.
 
-MIN and MAX are the quantiles 0 and 1. Doubles have a finer grid than their sums; a date is a whole number of days, a
-timestamp of microseconds. docs/proofs/exponential.md.
+MIN and MAX are the quantiles 0 and 1 of one value per unit, its own extreme. Doubles have a finer grid than their
+sums; a date is a whole number of days, a timestamp of microseconds. docs/proofs/exponential.md.
 """
 
 from __future__ import annotations
@@ -155,6 +155,7 @@ QUANTILES = (
         of=INSIDE,
         error=ErrorBars.RANKS,
         answer=partial(extreme, fraction=Fraction(0)),
+        one_per_unit=True,
         words=(Word("min", "MIN({})", "The minimum, less a few people at that end."),),
     ),
     AggregateFunction(
@@ -162,6 +163,7 @@ QUANTILES = (
         of=INSIDE,
         error=ErrorBars.RANKS,
         answer=partial(extreme, fraction=Fraction(1)),
+        one_per_unit=True,
         words=(Word("max", "MAX({})", "The maximum, less a few people at that end."),),
     ),
 )

@@ -192,6 +192,10 @@ class Drawn:
         """The columns of the group's profile."""
         return [f"{self.leader or self.column}_{part}" for part in self.statistic.parts]
 
+    def rows_of(self, most: int) -> int:
+        """How many values a unit has in a group at most, where it has `most` rows."""
+        return 1 if isinstance(self.statistic, Quantile) and self.statistic.is_extreme else most
+
     @property
     def draws(self) -> int:
         """How many draws of one statistic it costs: quantiles that are drawn together cost one for each level."""

@@ -72,7 +72,7 @@ from dpsql.relation.units import reading_asked_units, scans_of
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.release import Drawn, Release
@@ -123,8 +123,12 @@ def _around_rank(writer: ReleaseWriter, drawn: Drawn, statistic: Quantile) -> Qu
     known = release.facts.any_row
     # Clamped as points, which keeps the order: the ranks of what is stored are those of what it is clamped to.
     stored = clamps_column(statistic.argument, known, grid.quantum, grid.low, grid.high)
+    if statistic.is_extreme:
+        values = writer.extremes(statistic.argument, "max" if statistic.fraction else "min", stored=stored)
+    else:
+        values = writer.values(statistic.argument, distinct=False, stored=stored)
     return AroundRank(
-        values=writer.values(statistic.argument, distinct=False, stored=stored),
+        values=values,
         keys=tuple(writer.key_names),
         value=VALUE,
         kind=kind,
@@ -132,7 +136,7 @@ def _around_rank(writer: ReleaseWriter, drawn: Drawn, statistic: Quantile) -> Qu
         reach=drawn.column,
         point=in_fixed_point(Field(VALUE, kind=kind), kind, grid.quantum, grid.low, grid.high),
         names=(points, counts, below, rows),
-        most_rows=release.rows,
+        most_rows=drawn.rows_of(release.rows),
         single=release.one_row_per_unit,
     )
 
@@ -282,23 +286,40 @@ class ReleaseWriter:
         `stored`: whether the value is clamped later, and so can be read as stored unless something else reads it.
         """
         release, value = self.release, Field(VALUE, kind=argument.type)
-        written = (emit_value if distinct else emit)(argument, release.facts.any_row)
-        unclamped = names_read(argument) - names_read(*release.aggregate.keys) if stored else set()
-        if (unclamped and isinstance(argument.type, Double)) or not self.is_finite(argument):
-            written = finite(written)
-        rows = self.rows([Alias(written, VALUE)], [argument], unclamped)
+        rows = self._values_in_groups(argument, (emit_value if distinct else emit), stored=stored)
         if release.one_row_per_unit:
             return rows
         kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]
-        if release.ranked:
-            # First, on all of its rows: a unit has the same first groups as on the other branches.
-            rows = self.first_groups(rows, [UNIT, *self.key_names, VALUE])
         # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
         order = (test("is null", value), self.hashed([*self.keys, value]), value)
         place = WindowFunc(AggFunc("row_number"), (self.unit, *self.keys), tuple(map(Ordered, order)))
         own = replace(select(kept, rows), distinct=True) if distinct else rows
         first = [test("is not null", value), self.is_first(VALUE_RANK, release.rows)]
         return select(kept, select([*kept, Alias(place, VALUE_RANK)], own), all_of(first))
+
+    def extremes(self, argument: Expression, which: str, *, stored: bool) -> Query:
+        """_unit, the keys and the unit's own extreme in each of its groups, of as many rows as it has."""
+        rows = self._values_in_groups(argument, emit, stored=stored)
+        if self.release.one_row_per_unit:
+            return rows
+        value = Field(VALUE, kind=argument.type)
+        own = Alias(AggFunc(which, (value,), kind=argument.type), VALUE)
+        return select(
+            [*fields([UNIT]), *self.shown_keys, own], rows, test("is not null", value), [self.unit, *self.keys]
+        )
+
+    def _values_in_groups(self, argument: Expression, write: Callable[..., Term], *, stored: bool) -> Query:
+        """_unit, the keys and a value for every row in its unit's groups."""
+        release = self.release
+        written = write(argument, release.facts.any_row)
+        unclamped = names_read(argument) - names_read(*release.aggregate.keys) if stored else set()
+        if (unclamped and isinstance(argument.type, Double)) or not self.is_finite(argument):
+            written = finite(written)
+        rows = self.rows([Alias(written, VALUE)], [argument], unclamped)
+        if not release.ranked:
+            return rows
+        # First, on all of its rows: a unit has the same first groups as on the other branches.
+        return self.first_groups(rows, [UNIT, *self.key_names, VALUE])
 
     def over_distinct(self, base: Expression) -> Query:
         values = self.values(base, distinct=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dpsql.aggregates.function import AggregateFunction, Word
+    from dpsql.relation.relation import AggregateCall
 
 
 def by_name(functions: Iterable[AggregateFunction]) -> Mapping[str, AggregateFunction]:
@@ -29,6 +30,11 @@ def by_name(functions: Iterable[AggregateFunction]) -> Mapping[str, AggregateFun
 AGGREGATES = by_name((COUNT, SUM, AVG, *MOMENTS, *QUANTILES, MODE))
 
 WORDS: Mapping[str, Word] = {word.name: word for function in AGGREGATES.values() for word in function.words}
+
+
+def is_one_per_unit(call: AggregateCall) -> bool:
+    """Whether the number of a unit's rows does not matter to an aggregate."""
+    return call.name in AGGREGATES and AGGREGATES[call.name].one_per_unit
 
 
 def ways_to_ask() -> list[str]:

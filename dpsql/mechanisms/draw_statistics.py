@@ -146,7 +146,7 @@ class ChosenQuantile:
             return off
         # Aimed at the very end it would lie beyond the data as often as not.
         few = f"(at the median of fewer than {2 * depth:,})"
-        return f"stops {depth:,} rows short of the extreme {few}, up to {depth + error:,} with noise; {off}"
+        return f"stops {depth:,} people short of the extreme {few}, up to {depth + error:,} with noise; {off}"
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
         return np.ma.masked_array(self.choice.sample(windows(profile)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.table import AGGREGATES
+from dpsql.aggregates.table import AGGREGATES, is_one_per_unit
 from dpsql.errors import Unsupported
 from dpsql.expressions.format import format_expression
 from dpsql.expressions.narrow import clamp_ends, clamped, is_clamped, kept_properties
@@ -277,7 +277,8 @@ def with_auto_bounds(release: TrackedRelease, request: QueryRequest) -> TrackedR
     """The release with the bounds that it has to find. Numbers without a range are clamped to the search limits."""
     rows, groups = counts_auto_bounds(release.scans, request)
     is_bounded = release.one_row_per_unit or all(most == 1 for most in release.rows_per_unit)
-    auto_bounds = AutoBounds() if is_bounded else AutoBounds(rows, groups and release.aggregate.grouped)
+    counted = rows and not all(is_one_per_unit(call) for call in release.aggregate.calls)
+    auto_bounds = AutoBounds() if is_bounded else AutoBounds(counted, groups and release.aggregate.grouped)
     if auto_bounds:
         _check_counts(release, request)
     aggregate, known = release.aggregate, release.facts.surviving

@@ -434,7 +434,7 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
         planned.request.propose,
         statistic_epsilon(planned) / release.groups,
         reserved / release.groups,
-        release.rows,
+        drawn.rows_of(release.rows),
     )
     draw = draw_for(drawn.statistic, terms)
     if drawn.together:

@@ -15,6 +15,7 @@ import numpy as np
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.aggregates.format import format_statistic
 from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, Matched, OverDistinct, SumValues, read_by
+from dpsql.aggregates.table import is_one_per_unit
 from dpsql.display.numbers import several
 from dpsql.expressions.format import format_value
 from dpsql.expressions.narrow import is_clamped
@@ -140,9 +141,9 @@ def _bounds_rows(release: Release) -> bool:
 
 
 def _counts_units_alone(release: Release) -> bool:
-    """Whether every measure counts people, so that their number of rows does not matter."""
+    """Whether each person counts once in a group, whatever their number of rows."""
     # Where one row of a unit counts, COUNT(*) is measured as a number of units too.
-    asked_for = not release.statistics and all(call.distinct for call in release.aggregate.calls)
+    asked_for = all(call.distinct or is_one_per_unit(call) for call in release.aggregate.calls)
     return asked_for and all(isinstance(part.measure, CountUnits | CountUnitsWith) for part in release.measures)
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.accounting.ledger.ledger import Ledger
+    from dpsql.aggregates.release import Drawn
     from dpsql.engines.base import PostProcessingTable
     from dpsql.engines.post_processor import PostProcessor
     from dpsql.intervals import NoisyColumns, Thresholds
@@ -403,20 +404,23 @@ def _may_hide(release: CalibratedRelease) -> bool:
 
 def _hopeless(columns: Columns, release: CalibratedRelease) -> dict[str, NDArray[np.bool_]]:
     """Where a quantile may be off by all rows of its group, as far as the released counts tell."""
-    ranks = {drawn.column: draw.ranks for drawn, draw in release.statistics if draw.ranks is not None}
-    rows = _most_rows(columns, release) if ranks else None
-    return {} if rows is None else {name: rows <= most for name, most in ranks.items()}
+    found = {}
+    for drawn, draw in release.statistics:
+        values = _most_values(columns, release, drawn)
+        if draw.ranks is not None and values is not None:
+            found[drawn.column] = values <= draw.ranks
+    return found
 
 
 def _without(columns: Columns, hopeless: Mapping[str, NDArray[np.bool_]]) -> Columns:
     return {**columns, **{name: np.ma.masked_array(columns[name], mask=mask) for name, mask in hopeless.items()}}
 
 
-def _most_rows(columns: Columns, release: CalibratedRelease) -> NDArray[np.int64] | None:
-    """The noisy number of rows in each group, at the most; None if no count was released."""
+def _most_values(columns: Columns, release: CalibratedRelease, drawn: Drawn) -> NDArray[np.int64] | None:
+    """The noisy number of values in each group, at the most; None if no count was released."""
     plan = release.planned.release
     factors = {
-        part.column: plan.rows if isinstance(part.measure, CountUnits) else 1
+        part.column: drawn.rows_of(plan.rows) if isinstance(part.measure, CountUnits) else 1
         for part in plan.measures
         if isinstance(part.measure, CountRows | CountUnits)
     }

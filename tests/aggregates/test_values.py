@@ -27,10 +27,10 @@ SCHEMA: dict[str, Any] = {
     },
 }
 QUESTIONS = (
-    "SELECT MIN(paid), MAX(paid) FROM visits",
-    "SELECT ward, MIN(paid), MEDIAN(paid), MAX(paid) FROM visits GROUP BY ward",
+    "SELECT QUANTILE_DISC(paid, 0.1), MEDIAN(paid) FROM visits",
+    "SELECT ward, MEDIAN(paid), MAX(paid), QUANTILE_DISC(paid, 0.9) FROM visits GROUP BY ward",
     "SELECT place, QUANTILE_DISC(paid, 0.25), QUANTILE_DISC(paid, 0.75), COUNT(*) FROM visits GROUP BY place",
-    "SELECT ward, MEDIAN(paid), MAX(paid), COUNT(DISTINCT place), SUM(paid) FROM visits GROUP BY ward",
+    "SELECT ward, MEDIAN(paid), QUANTILE_DISC(paid, 0.3), COUNT(DISTINCT place), SUM(paid) FROM visits GROUP BY ward",
 )
 BOUNDS = ((1, 1), (2, 3), (16, 2))
 
@@ -77,3 +77,15 @@ def test_values_are_those_of_the_groups_that_are_counted(raw: duckdb.DuckDBPyCon
     for _, found in exact(raw, "SELECT ward, COUNT(paid) AS n, MEDIAN(paid) FROM visits GROUP BY ward"):
         assert sum(counted for _, counted, *_ in found) > 0
         assert all(counted == rows for _, counted, *_, rows in found)
+
+
+def test_every_unit_counts_once_in_an_extreme(raw: duckdb.DuckDBPyConnection) -> None:
+    """However many rows it has: no bound on rows leaves anything out."""
+    profiles = [profile for _, (profile,) in exact(raw, "SELECT MAX(paid) FROM visits")]
+    (people,) = raw.execute("SELECT COUNT(DISTINCT person) FROM visits WHERE paid IS NOT NULL").fetchall()[0]
+    assert {counted for *_, counted in profiles} == {people}
+    assert len({max(points) for points, *_ in profiles}) == 1
+    with dpsql.connect(raw, schema=SCHEMA, budget=3, ledger=":memory:") as connection:
+        few, many = (connection.explain("SELECT MAX(paid) FROM visits", max_rows_per_group=rows) for rows in (1, 100))
+        assert few.releases[0].statistics == many.releases[0].statistics
+        assert "rows per person" not in str(connection.execute("SELECT MAX(paid) FROM visits", epsilon=1))
