@@ -237,6 +237,7 @@ class PrivateFrame(Vocabulary):
         bounds: Mapping[str, tuple[object, object] | Literal["auto"]] | None = None,
         values: Mapping[str, Sequence[object]] | None = None,
         public: Mapping[str, Any] | None = None,
+        unique: bool = False,
         max_groups: int | Literal["auto"] | None = None,
         max_rows_per_group: int | Literal["auto"] | None = None,
         budget: Number | None = None,
@@ -254,6 +255,7 @@ class PrivateFrame(Vocabulary):
                 looking at the data, or write "auto" and each query finds them for a part of its cost.
             values: all possible values of a column; all its groups are shown, even empty ones.
             public: frames that are not about people, by name, for joins in `sql`.
+            unique: whether each person has one row. Then there is nothing to bound, and less noise.
             max_groups: in how many groups one person counts. Default: "auto", each query finds the bound.
             max_rows_per_group: how many rows of one person count in each group. Default: "auto".
             budget: the epsilon that all queries together may cost.
@@ -278,6 +280,7 @@ class PrivateFrame(Vocabulary):
             unit=unit,
             bounds=bounds,
             values=values,
+            unique=unique,
             max_groups=max_groups,
             max_rows_per_group=max_rows_per_group,
         )

@@ -44,6 +44,7 @@ def declare(
     unit: object,
     bounds: object,
     values: object,
+    unique: object,
     **contribution: int | str | None,
 ) -> Schema:
     """`frame` lists all columns, `types` those with an SQL type; only the latter are declared."""
@@ -69,11 +70,16 @@ def declare(
             raise ProgrammingError(
                 f'{name}= is a number or "auto", not {shown_argument(most)}', hint=f"write {name}=4, for example"
             )
+    if not isinstance(unique, bool):
+        raise ProgrammingError(
+            f"unique= is True or False, not {shown_argument(unique)}",
+            hint="write unique=True if each person has one row",
+        )
     tables = {name: {"public": True, "columns": dict(_usable(found))} for name, found in public.items()}
     declared = {
         "dataset": f"df by {unit}",
         "contribution": {name: value for name, value in contribution.items() if value is not None},
-        "tables": {**tables, TABLE: {"unit": unit, "columns": columns}},
+        "tables": {**tables, TABLE: {"unit": unit, "unique": unique, "columns": columns}},
     }
     return Schema.model_validate(declared, context=ProtectCall())
 

@@ -130,7 +130,7 @@ def shown(pages: list[str]) -> list[str]:
 def run_python(text: str, names: dict[str, Any]) -> None:
     test = doctest.DocTestParser().get_doctest(text, names, "page", None, 0)
     for example in test.examples:
-        example.options[NOISY] = example.source.startswith("cur.") or ".execute(" in example.source
+        example.options[NOISY] = example.source.startswith(("cur.", "df.dp.groupby")) or ".execute(" in example.source
     shown: list[str] = []
     doctest.DocTestRunner(Checker(), optionflags=OPTIONS).run(test, out=shown.append, clear_globs=False)
     names.update(test.globs)

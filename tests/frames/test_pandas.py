@@ -656,3 +656,13 @@ def test_nothing_left_is_said_as_it_is(people: pd.DataFrame) -> None:
     people.dp.count(epsilon=2, mechanism="laplace")
     with pytest.raises(dpsql.BudgetExhausted, match="keep the answers you have"):
         people.dp.count(epsilon=1)
+
+
+def test_one_row_per_person_is_declared() -> None:
+    frame = pd.DataFrame({"person": range(200), "town": ["Oslo", "Rome"] * 100})
+    frame.dp.protect(unit="person", unique=True, values={"town": ["Oslo", "Rome"]}, budget=1e6)
+    cursor = frame.dp.groupby("town").count(epsilon=1e5)
+    assert cursor.fetchall() == [("Oslo", 100), ("Rome", 100)]
+    assert "noise only" not in str(cursor)
+    with pytest.raises(dpsql.ProgrammingError, match="unique= is True or False"):
+        frame.dp.protect(unit="person", unique="yes", budget=1e6)
