@@ -271,7 +271,9 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
 
 def _by_level(estimate: Linear | Ratio | SmoothFunction, release: CalibratedRelease) -> str:
     """Each level has its own error; making levels consistent can only reduce it."""
-    widths = [half_width(estimate, noises, LEVEL) for noises in levels_noises(release)]
+    widths = [
+        half_width(estimate, noises, LEVEL) for noises in levels_noises(release)[: len(release.planned.release.levels)]
+    ]
     if None in widths:
         return "error depends on the answer: see intervals()"
     plan = release.planned.release
@@ -452,10 +454,11 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
             "disjoint",
             f"a row counts in only one of {columns} columns, so each has the noise of a single one; {together}",
         )
+    named = "" if release.public_keys else ", or with a group that is shown"
     for total in release.totals:
         by = f"by {', '.join(total.keys)}" if total.keys else "of all groups"
         deviations = ", ".join(significant(measure.std * measure.quantum) for measure in total.measures)
-        least = "" if total.threshold is None else f"; shown from {total.threshold:,} people up"
+        least = "" if total.threshold is None else f"; shown from {total.threshold:,} people up{named}"
         hidden = "" if release.public_keys else ", including groups that are not shown"
         yield "total", f"{by}: measured separately{hidden}; noise with standard deviations {deviations}{least}"
     for statistic in release.statistics:

@@ -157,7 +157,7 @@ class Level:
 
 
 LEVEL = "_level"
-"""The column with the number of a row's level."""
+"""The column with the number of a row's level; of totals that a shown group names, plus the number of levels."""
 
 
 def levels_of(totals: Sequence[tuple[int, ...]], keys: int, measures: tuple[Bounded, ...]) -> tuple[Level, ...]:
@@ -274,6 +274,16 @@ class Release:
             return [] if self.partition_selection is None else [self.partition_selection]
         position = [part.column for part in self.measures].index(self.partition_selection)
         return [level.measures[position].column for level in self.levels if level.kept]
+
+    @property
+    def names_totals(self) -> bool:
+        """Whether a group that is shown names the totals that it is in, and so shows them: not if a least number of
+        people is required of each."""
+        return self.partition_selection is not None and bool(self.levels) and self.min_units is None
+
+    def level_numbers(self, number: int) -> tuple[int, ...]:
+        """What the column LEVEL says of the rows of one level."""
+        return (number, number + len(self.levels)) if self.names_totals else (number,)
 
     @property
     def columns(self) -> list[str]:

@@ -22,7 +22,7 @@ from dpsql.mechanisms.k_norm import drawn_together
 from dpsql.pipeline.stored_answers import as_text, from_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,16 +37,23 @@ if TYPE_CHECKING:
 # Totals: the groups of ROLLUP, CUBE and GROUPING SETS, from the finest groups. docs/proofs/totals.md.
 #
 # The engine gives the finest groups, all of them, and their sums are the exact totals. Groups and totals each get noise
-# of their own, and those whose keys are not public are chosen at each level by themselves: a total is of everybody,
-# whether the groups in it are shown or not. What is kept stands in one table, one level after the other.
+# of their own: a total is of everybody, whether the groups in it are shown or not. Where keys are not public, a group
+# that is shown names the totals that it is in, and these are shown too; the others are chosen at each level by
+# themselves. What is kept stands in one table, one level after the other.
 
 if TYPE_CHECKING:
     Columns = Mapping[str, NDArray[Any]]
+    Named = NDArray[np.bool_]
 
 
-def with_totals(exact: Columns, release: Release, with_noise: Callable[[Columns, Level], Columns]) -> Columns:
+def with_totals(
+    exact: Columns, release: Release, with_noise: Callable[[Columns, Level, Named], Columns]
+) -> dict[str, NDArray[Any]]:
     """The rows of all levels, one level after the other, named like the finest measures. Omitted keys are NULL."""
-    noisy = {level.kept: with_noise(_summed(exact, release, level), level) for level in release.levels}
+    noisy: dict[tuple[int, ...], Columns] = {}
+    for level in sorted(release.levels, key=lambda level: len(level.kept), reverse=True):
+        summed = _summed(exact, release, level)
+        noisy[level.kept] = with_noise(summed, level, _named_by_shown(summed, level, noisy, release))
     numbers = {level.kept: number for number, level in enumerate(release.levels)}
     parts = [(numbers[kept], noisy[kept]) for kept in map(_in_order, release.aggregate.totals)]
     lengths = [(number, _length(table)) for number, table in parts]
@@ -56,12 +63,30 @@ def with_totals(exact: Columns, release: Release, with_noise: Callable[[Columns,
         )
         for name in release.key_names
     }
-    stacked[LEVEL] = np.repeat([number for number, _ in lengths], [size for _, size in lengths]).astype(np.int64)
+    named = [_named_by_shown(table, release.levels[number], noisy, release) for number, table in parts]
+    stacked[LEVEL] = np.concatenate(
+        [number + len(release.levels) * mask.astype(np.int64) for (number, _), mask in zip(parts, named, strict=True)]
+    )
     for position, measure in enumerate(release.measures):
         stacked[measure.column] = np.concatenate(
             [table[release.levels[number].measures[position].column] for number, table in parts]
         )
     return stacked
+
+
+def _named_by_shown(table: Columns, level: Level, shown: Mapping[tuple[int, ...], Columns], release: Release) -> Named:
+    """Which groups of a level have a finer group that is shown: everybody knows their keys then."""
+    none = np.zeros(_length(table), dtype=bool)
+    if not release.names_totals or not level.kept:
+        return none
+    names = [release.key_names[key] for key in level.kept]
+    finer = [found for kept, found in shown.items() if set(kept) > set(level.kept)]
+    known = {key for found in finer for key in _key_values(found, names)}
+    return np.array([key in known for key in _key_values(table, names)], dtype=bool) if known else none
+
+
+def _key_values(table: Columns, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    return zip(*([_named(value) for value in table[name].tolist()] for name in names), strict=True)
 
 
 def _length(table: Columns) -> int:
@@ -192,20 +217,22 @@ def with_noise(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> M
     """The release with noise: keys, noisy measures and statistics of the groups that partition selection keeps."""
     plan = release.planned.release
     if plan.levels:
-        return with_totals(exact, plan, lambda summed, level: _measured(summed, release, level.measures)[1])
-    shown, noisy = _measured(exact, release, plan.measures)
+        return with_totals(
+            exact, plan, lambda summed, level, named: _measured(summed, release, level.measures, named)[1]
+        )
+    shown, noisy = _measured(exact, release, plan.measures, np.False_)
     return noisy | _drawn(shown, release) | _tested(noisy, release)
 
 
 def _measured(
-    exact: Mapping[str, np.ndarray], release: CalibratedRelease, bounds: Sequence[Bounded]
+    exact: Mapping[str, np.ndarray], release: CalibratedRelease, bounds: Sequence[Bounded], named: Named | np.bool_
 ) -> tuple[Mapping[str, np.ndarray], dict[str, np.ndarray]]:
-    """The groups that pass the threshold: the engine's columns, and their keys and noisy measures."""
+    """The groups that pass the threshold or are `named`: the engine's columns, and their keys and noisy measures."""
     noises = {measure.bounded.column: measure for measure in release.measures}
     counted: dict[str, np.ndarray] = {}
     for column in (part.column for part in bounds if part.column in release.thresholds):
         noisy = noised({column: exact[column]}, noises)[column]
-        passed = noisy >= release.thresholds[column]
+        passed = (noisy >= release.thresholds[column]) | named
         exact, counted = {name: values[passed] for name, values in exact.items()}, {column: noisy[passed]}
     keys = {name: exact[name] for name in release.planned.release.key_names if name in exact}
     others = [part.column for part in bounds if part.column not in counted]

@@ -97,20 +97,24 @@ def agreeing(columns: Columns, release: CalibratedRelease) -> tuple[Columns, tup
 
 
 def levels_noises(release: CalibratedRelease) -> tuple[NoisyColumns, ...]:
-    """For each level the noise of the measures as they were drawn, by the names of the finest."""
+    """For each number in LEVEL the noise of the measures as they were drawn, by the names of the finest."""
     plan, noises = release.planned.release, release.noises
-    return tuple(
+    found = tuple(
         {fine.column: noises[own.column] for fine, own in zip(plan.measures, level.measures, strict=True)}
         for level in plan.levels
     )
+    return found * 2 if plan.names_totals else found
 
 
 def levels_thresholds(release: CalibratedRelease) -> tuple[Thresholds, ...]:
-    """For each level the thresholds of the counts that select its groups, by the names of the finest."""
+    """For each number in LEVEL the thresholds of the counts that select its groups, by the names of the finest.
+
+    Totals that a shown group names are shown whatever their own noise is.
+    """
     plan = release.planned.release
     if not plan.levels:
         return (release.thresholds,)
-    return tuple(
+    found: tuple[Thresholds, ...] = tuple(
         {
             fine.column: release.thresholds[own.column]
             for fine, own in zip(plan.measures, level.measures, strict=True)
@@ -118,6 +122,7 @@ def levels_thresholds(release: CalibratedRelease) -> tuple[Thresholds, ...]:
         }
         for level in plan.levels
     )
+    return (*found, *({} for _ in found)) if plan.names_totals else found
 
 
 def _left(measure: NoisyMeasure, agreed_on: Agreed) -> GaussianNoise | Combined:

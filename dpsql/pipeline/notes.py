@@ -17,7 +17,7 @@ from dpsql.aggregates.format import format_statistic
 from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, Matched, OverDistinct, SumValues, read_by
 from dpsql.aggregates.table import is_one_per_unit
 from dpsql.display.numbers import several
-from dpsql.expressions.format import format_value
+from dpsql.expressions.format import format_expression, format_value
 from dpsql.expressions.narrow import is_clamped
 from dpsql.expressions.properties import range_of
 from dpsql.expressions.tree import Call, properties_of
@@ -26,6 +26,7 @@ from dpsql.limits import LONGEST_COPIED
 from dpsql.mechanisms.auto_bounds import share_left_out
 from dpsql.pipeline.allocate import AUTO_BOUNDS, DIAGNOSING
 from dpsql.pipeline.auto_bounds import format_clipped
+from dpsql.pipeline.estimate_answers import levels_thresholds
 from dpsql.pipeline.replan import histogram_of
 from dpsql.relation.widths import LETTERS_COPIED, cuts_keys
 from dpsql.relation.work import heaviest_counted
@@ -80,10 +81,25 @@ def _may_be_diagnosed(calibrated: CalibratedRelease) -> bool:
 def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     release = calibrated.planned.release
     yield from _may_bias(release)
-    if calibrated.threshold is not None:
+    if calibrated.threshold is not None and not release.names_totals:
         # ROLLUP totals are measured separately and include everybody.
         over = "" if release.levels else ", and calculations over all groups leave them out"
         yield f"groups of fewer than about {calibrated.threshold:,} people are not shown{over}"
+    elif release.names_totals:
+        yield from _levels_shown(calibrated)
+
+
+def _levels_shown(calibrated: CalibratedRelease) -> Iterator[str]:
+    """From how many people on the groups of each level are shown."""
+    release = calibrated.planned.release
+    for level, thresholds in zip(release.levels, levels_thresholds(calibrated), strict=False):
+        keys = ", ".join(format_expression(release.aggregate.keys[key]) for key in level.kept)
+        is_named = any(set(finer.kept) > set(level.kept) for finer in release.levels)
+        unless = " unless a group in them is shown" if is_named else ""
+        yield from (
+            f"groups by {keys} of fewer than about {least:,} people are not shown{unless}"
+            for least in thresholds.values()
+        )
 
 
 def is_noise_only(release: Release) -> bool:

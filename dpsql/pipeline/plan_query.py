@@ -299,7 +299,8 @@ class PlannedRelease:
 
     def _left_out(self, key: int) -> str:
         """GROUPING: 1 in the levels that leave the key out, 0 elsewhere."""
-        kept = [str(number) for number, level in enumerate(self.release.levels) if key in level.kept]
+        levels = [number for number, level in enumerate(self.release.levels) if key in level.kept]
+        kept = [str(found) for number in levels for found in self.release.level_numbers(number)]
         return f"CASE WHEN {LEVEL} IN ({', '.join(kept)}) THEN 0 ELSE 1 END" if kept else "1"
 
 

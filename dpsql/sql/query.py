@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import TYPE_CHECKING, cast
 
 from sqlglot import exp
 
+from dpsql.aggregates.function import ErrorBars
+from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Error, Unsupported
 from dpsql.expressions.casts import cast_to
 from dpsql.expressions.lower import place_of
@@ -31,6 +33,7 @@ from dpsql.sql.rows import (
     PrivateRows,
     PublicQuery,
     declared_rows,
+    internal_column,
     internal_name,
     release_name,
     reports_name,
@@ -139,12 +142,44 @@ def _release(groups: Groups, select: exp.Select) -> PublicQuery:
         raise kept.refuse("COUNT(*) would count these too", "write COUNT(v.id), or group by the key")
     released = as_reports(released)
     # Subqueries in the SELECT list have been numbered by now.
+    if released.totals and released.reports is None and not all(map(_adds_up, calls)):
+        post_processing.set("from_", exp.From(this=_level_by_level(released, groups, scope.resolver)))
+        return PublicQuery(post_processing)
     if released.reports is not None and released.reports.is_free:
         name = reports_name(scope.resolver.reports_number(released))
     else:
         name = release_name(scope.resolver.number_of(released, below.rows.all_units))
     post_processing.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(name))))
     return PublicQuery(post_processing)
+
+
+def _adds_up(call: AggregateCall) -> bool:
+    """Whether an aggregate of a total follows from what is measured of its groups."""
+    return not call.distinct and AGGREGATES[call.name].error in (ErrorBars.INTERVAL, ErrorBars.WHERE_STRAIGHT)
+
+
+def _level_by_level(asked: Aggregate, groups: Groups, resolver: Resolver) -> exp.Subquery:
+    """Each level of totals as a release of its own, bounded by itself, one below the other.
+
+    SELECT _k0, _a0, 0 AS _g0 FROM _release_0 UNION ALL SELECT NULL AS _k0, _a0, 1 AS _g0 FROM _release_1
+    """
+    answers = [groups.answer_name(call) for call in groups.calls]
+    parts: list[exp.Query] = []
+    for kept in asked.totals:
+        kept = tuple(sorted(kept))
+        released = replace(asked, keys=tuple(asked.keys[key] for key in kept), grouped=bool(kept), totals=())
+        released = released if kept else replace(released, listed=None)
+        items: list[exp.Expr] = []
+        for number, key in enumerate(asked.keys):
+            own = Column(f"_k{kept.index(number)}", key.type) if number in kept else None
+            value = exp.Null() if own is None else internal_column(own)
+            left_out = exp.Literal.number(int(own is None))
+            items += [exp.alias_(value, f"_k{number}"), exp.alias_(left_out, f"_g{number}")]
+        name = release_name(resolver.number_of(released, groups.below.rows.all_units))
+        table = exp.Table(this=exp.to_identifier(name))
+        parts.append(exp.Select(expressions=[*items, *map(_answer_column, answers)], from_=exp.From(this=table)))
+    rows = reduce(lambda above, part: exp.Union(this=above, expression=part, distinct=False), parts)
+    return exp.Subquery(this=rows, alias=exp.TableAlias(this=exp.to_identifier("_levels")))
 
 
 def _is_star(call: AggregateCall) -> bool:

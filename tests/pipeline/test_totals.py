@@ -21,7 +21,7 @@ from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.options import QueryRequest
 from dpsql.pipeline.add_noise import noised, with_noise, with_totals
 from dpsql.pipeline.calibrate_noise import CalibratedRelease
-from dpsql.pipeline.estimate_answers import agreeing
+from dpsql.pipeline.estimate_answers import agreeing, levels_noises, levels_thresholds
 from dpsql.pipeline.stages import compile_question
 
 PUBLIC: dict[str, Any] = {
@@ -102,8 +102,9 @@ def exact(raw: duckdb.DuckDBPyConnection, release: CalibratedRelease) -> dict[st
 def levels(raw: duckdb.DuckDBPyConnection, release: CalibratedRelease) -> dict[tuple[Any, ...], list[int]]:
     """By level and keys the measures as they are before noise."""
     plan = release.planned.release
-    found = with_totals(exact(raw, release), plan, lambda summed, _: summed)
+    found = with_totals(exact(raw, release), plan, lambda summed, *_: summed)
     names = [LEVEL, *plan.key_names]
+    found = found | {LEVEL: found[LEVEL] % len(plan.levels)}  # without noise, all totals have a group that is shown
     keys = zip(*(found[name].tolist() for name in names), strict=True)
     return dict(zip(keys, zip(*(found[part.column].tolist() for part in plan.measures), strict=True), strict=True))
 
@@ -198,6 +199,75 @@ def test_a_total_is_of_everybody() -> None:
 
 
 @pytest.fixture(scope="module")
+def towns() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Connection]]:
+    """Ten counties: half of them of two large towns, the others of hamlets alone."""
+    schema = {
+        "dataset": "towns",
+        "contribution": {"max_groups": 3, "max_rows_per_group": 1},
+        "tables": {"t": {"unit": "u", "columns": {"u": "integer", "county": "text", "town": "text"}}},
+    }
+    with duckdb.connect() as raw:
+        raw.execute("""CREATE TABLE t (u BIGINT, county VARCHAR, town VARCHAR); INSERT INTO t
+            SELECT i, 'c' || i % 10, 'c' || i % 10 || ' ' || CASE WHEN i % 10 < 5 THEN i // 10 % 2 ELSE i // 10 END
+            FROM range(1200) AS r(i)""")
+        with dpsql.connect(raw, schema=schema, budget=1e6, delta=1e-6) as connection:
+            yield raw, connection
+
+
+def test_a_group_that_is_shown_shows_the_totals_that_it_is_in(towns: Any) -> None:
+    """Towns of 60 people are shown and counties of 120 are, which by themselves would need more."""
+    sql = "SELECT county, town, COUNT(*) AS n FROM t GROUP BY CUBE (county, town)"
+    result = towns[1].execute(sql, epsilon=2)
+    found = {row[:2] for row in result.fetchall()}
+    large = {county for county, town in found if county and town}
+    assert large == {f"c{number}" for number in range(5)}
+    assert {county for county, town in found if county and not town} >= large
+    assert {town for county, town in found if town and not county} == {
+        town for county, town in found if county and town
+    }
+    assert (None, None) in found
+    least = [note for note in result.notes if "are not shown" in note]
+    assert len(least) == 3, least
+    assert [" unless a group in them is shown" in note for note in least] == [False, True, True]
+
+
+def test_no_total_is_shown_for_nothing(towns: Any) -> None:
+    """What a shown group does not name passes its own threshold."""
+    raw, connection = towns
+    release = calibrated(connection, "SELECT county, town, COUNT(*) FROM t GROUP BY ROLLUP (county, town)", 2)
+    measured, plan = exact(raw, release), release.planned.release
+    (count,) = plan.levels[1].measures
+    for _ in range(40):
+        found = with_noise(measured, release)
+        rows = list(zip(*(found[name].tolist() for name in (LEVEL, "_k0", "_k1", "m0")), strict=True))
+        named = {county for level, county, *_ in rows if level == 0}
+        for level, county, _, number in rows:
+            assert {0: True, 1: number >= release.thresholds[count.column], 4: county in named, 2: True}[level]
+            assert level != 1 or county not in named
+
+
+@pytest.mark.parametrize(("mechanism", "epsilon"), [("laplace", 3), ("gaussian", 2)])
+def test_intervals_hold_for_totals_that_are_named(towns: Any, mechanism: str, epsilon: float) -> None:
+    """They are shown whatever their own noise is, so it is not conditional on being large."""
+    raw, connection = towns
+    sql = "SELECT county, town, COUNT(*) AS n FROM t GROUP BY ROLLUP (county, town)"
+    release = calibrated(connection, sql, epsilon, mechanism=mechanism)
+    (output,) = (output for output in release.planned.release.answers)
+    assert isinstance(output.estimate, Linear)
+    measured, hits = exact(raw, release), []
+    noises, thresholds = levels_noises(release), levels_thresholds(release)
+    for _ in range(400):
+        found = with_noise(measured, release)
+        for level, key, number in zip(*(found[name].tolist() for name in (LEVEL, "_k0", "m0")), strict=True):
+            if level == 4:
+                (end,) = ends(output.estimate, [{"m0": number}], noises[level], 0.95, thresholds[level])
+                assert end is not None and key is not None
+                hits.append(end[0] <= 120 <= end[1])
+    assert len(hits) > 500
+    assert np.mean(hits) > 0.93
+
+
+@pytest.fixture(scope="module")
 def wide() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Connection]]:
     """20 x 20 groups of 25 people each."""
     schema = {
@@ -228,7 +298,7 @@ def coverage(wide: Any, mechanism: str, totals: str, epsilon: float, times: int)
     sql = f"SELECT COUNT(*), SUM(x) FROM t GROUP BY {totals}"
     release = calibrated(connection, sql, epsilon, mechanism=mechanism)
     plan, measured = release.planned.release, exact(raw, release)
-    truth = with_totals(measured, plan, lambda summed, _: summed)
+    truth = with_totals(measured, plan, lambda summed, *_: summed)
     rows = [int(np.flatnonzero(truth[LEVEL] == number)[0]) for number in range(len(plan.levels))]
     held: dict[tuple[int, int], list[bool]] = {}
     errors = []
