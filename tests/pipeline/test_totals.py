@@ -261,7 +261,8 @@ def test_intervals_hold_for_totals_that_are_named(towns: Any, mechanism: str, ep
         for level, key, number in zip(*(found[name].tolist() for name in (LEVEL, "_k0", "m0")), strict=True):
             if level == 4:
                 (end,) = ends(output.estimate, [{"m0": number}], noises[level], 0.95, thresholds[level])
-                assert end is not None and key is not None
+                assert end is not None
+                assert key is not None
                 hits.append(end[0] <= 120 <= end[1])
     assert len(hits) > 500
     assert np.mean(hits) > 0.93
