@@ -135,7 +135,8 @@ def asked(shape: Shape, cells: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Of each cell that has an interval whether it holds, and its width."""
     truth, seen = truth_of(shape), 0
     keys = [name for name in truth.columns if name != "c"]
-    true_of = {tuple(map(str, row[:-1])): float(row[-1]) for row in truth.astype(object).fillna("all").values.tolist()}
+    groups = map(tuple, truth[keys].astype(object).fillna("all").astype(str).values.tolist())
+    true_of = dict(zip(groups, truth["c"].astype(float), strict=True))  # LAG has nothing before the first
     for _ in range(cells):
         cursor = data_of(shape).execute(shape.sql, fresh=True, epsilon=shape.epsilon, mechanism=shape.mechanism)
         frame = cursor.intervals()
