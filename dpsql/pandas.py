@@ -50,7 +50,7 @@ class PandasFrame(PrivateFrame):
         )
 
     def _grouper_key(self, key: pd.Grouper) -> Key:
-        """A period counts as pandas and polars begin it; other origins and edges are no period here."""
+        """A period begins and is labelled as in pandas; other origins and edges are no period here."""
         wanted: Any = key
         column, freq = wanted.key, wanted.freq
         plain: Any = pd.Grouper(key=column, freq=freq) if isinstance(column, str) else None

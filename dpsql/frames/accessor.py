@@ -428,7 +428,8 @@ class PrivateFrame(Vocabulary):
         """Groups the rows by a period of a date: `df.dp.resample("MS", on="day").count()`.
 
         Args:
-            period: hour, day, week, month, quarter or year, or what pandas and polars call it.
+            period: hour, day, week, month, quarter or year, or what pandas and polars call it. A period is labelled by
+                its first day; by its last day where pandas does that: "W", "ME", "QE" and "YE".
             on: the column of dates or timestamps.
 
         Returns:

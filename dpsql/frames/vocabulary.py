@@ -65,14 +65,17 @@ def period_key(column: str, period: object) -> Key:
     """
     >>> print(period_key("day", "MS").sql, period_key("day", "1w").sql)
     DATE_TRUNC('month', "day") DATE_TRUNC('week', "day")
+    >>> print(period_key("day", "ME").sql)
+    DATE_TRUNC('month', "day") + INTERVAL 1 MONTH - INTERVAL 1 DAY
     """
-    known = isinstance(period, str) and (PERIODS.get(period) or PERIODS.get(period.lower()))
-    unit = known or None
-    if unit is None:
-        raise ProgrammingError(
-            f"{shown_argument(period)} is not a period", hint="write day, week, month, quarter or year"
-        )
-    return Key(column, f"DATE_TRUNC('{unit}', {quoted(column)})")
+    written = period if isinstance(period, str) else ""
+    for known in (written, written.lower()):
+        if known in PERIODS:
+            return Key(column, f"DATE_TRUNC('{PERIODS[known]}', {quoted(column)})")
+        if known in ENDS:
+            unit, end = ENDS[known]
+            return Key(column, f"DATE_TRUNC('{unit}', {quoted(column)}) + {end}")
+    raise ProgrammingError(f"{shown_argument(period)} is not a period", hint="write day, week, month, quarter or year")
 
 
 PERIODS = {
@@ -80,14 +83,25 @@ PERIODS = {
     for unit, names in {
         "hour": "hour h H 1h",
         "day": "day d D 1d",
-        "week": "week w W W-SUN 1w",
-        "month": "month M MS ME 1mo",
-        "quarter": "quarter Q QS QE QS-JAN QE-DEC 1q",
-        "year": "year Y YS YE YS-JAN YE-DEC A 1y",
+        "week": "week 1w",
+        "month": "month MS 1mo",
+        "quarter": "quarter QS QS-JAN 1q",
+        "year": "year YS YS-JAN 1y",
     }.items()
     for name in names.split()
 }
-"""As pandas and polars write them, and in words."""
+"""As pandas and polars write them, and in words. A period is called by its first day."""
+ENDS = {
+    name: (unit, end)
+    for unit, end, names in (
+        ("week", "INTERVAL 6 DAY", "w W W-SUN"),
+        ("month", "INTERVAL 1 MONTH - INTERVAL 1 DAY", "M ME"),
+        ("quarter", "INTERVAL 3 MONTH - INTERVAL 1 DAY", "Q QE QE-DEC"),
+        ("year", "INTERVAL 1 YEAR - INTERVAL 1 DAY", "Y YE YE-DEC A"),
+    )
+    for name in names.split()
+}
+"""Those that pandas calls by their last day."""
 
 
 def quantiles(column: object, q: object) -> str:

@@ -639,6 +639,24 @@ def test_periods() -> None:
         frame.dp.resample("3 moons", on="day")
 
 
+PERIODS_OF_PANDAS = ["h", "D", "W", "W-SUN", "MS", "ME", "QS", "QE", "QE-DEC", "YS", "YE"]
+
+
+@pytest.mark.parametrize("period", PERIODS_OF_PANDAS)
+def test_periods_begin_and_are_called_as_in_pandas(period: str) -> None:
+    times = pd.date_range("2023-11-20 05:30", periods=60, freq="11h" if period == "h" else "8D")
+    frame = pd.DataFrame({"person": range(len(times)), "day": times})
+    truth = frame.resample(period, on="day")["person"].count()
+    frame.dp.protect(unit="person", bounds={"day": ("2023-11-20", str(times[-1]))}, **ENOUGH)
+    asked = [
+        frame.dp.resample(period, on="day").count(**EXACTLY).df(),
+        frame.dp.groupby(pd.Grouper(key="day", freq=period)).count(**EXACTLY).df(),
+    ]
+    for found in asked:
+        found = found[found["count"] > 0].set_index("day")["count"]
+        assert found.to_dict() == truth[truth > 0].to_dict()
+
+
 def test_a_word_that_is_not_there_is_answered_with_those_that_are(orders: pd.DataFrame) -> None:
     with pytest.raises(AttributeError, match=r"df\.dp has no method 'head'; available: agg, budget, corr, count"):
         orders.dp.head()
