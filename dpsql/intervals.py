@@ -110,8 +110,8 @@ def _around(
         answer = round(value - constant) + constant if estimate.is_whole else value
         return interval(estimate, answer, measures, noises, level, thresholds)
     below = _value(estimate.below, measures)
-    # An average over fewer than no rows is NULL; a quotient that the analyst wrote is one unless it is by zero.
-    answered = below > 0 or (below < 0 and estimate.low is None)
+    # A quotient that the analyst wrote has a value unless it is by zero, an average only where there are rows for sure.
+    answered = below > _margin(estimate, noises) or (below < 0 and estimate.low is None)
     return interval(estimate, math.nan, measures, noises, level, thresholds) if answered else None
 
 
@@ -288,8 +288,10 @@ def _fieller(
 ) -> tuple[float, float]:
     above, below = _value(ratio.above, measures), _value(ratio.below, measures)
     low, high = _offsets(ratio.below, noises, level, near)
-    if below + low <= 0 <= below + high:
-        # The divisor may be 0 or of the other sign: then no ratio is ruled out.
+    margin = _margin(ratio, noises)
+    if below + low <= margin and below + high >= 0:
+        # The divisor may be 0 or of the other sign: then no ratio is ruled out. An average is shown because noise took
+        # its count beyond the margin, or may be: so little farther nothing is ruled out either.
         return -math.inf, math.inf
 
     over, under = ({name: float(weight) for name, weight in side.weights} for side in (ratio.above, ratio.below))
@@ -306,6 +308,10 @@ def _fieller(
     middle = above / below
     step = max(-beyond(middle) / abs(below), abs(middle) * TINY, TINY)
     return _edge(beyond, middle, -step), _edge(beyond, middle, step)
+
+
+def _margin(ratio: Ratio, noises: NoisyColumns) -> float:
+    return ratio.margin({name: noises[name][0].std * noises[name][1] for name in ratio.weighed})
 
 
 def _difference(ratio: Ratio, t: float) -> Linear:

@@ -187,3 +187,40 @@ def test_the_union_bound_is_nearly_that_of_independent_cells(cells: int) -> None
 def test_rows_that_were_chosen_by_their_noise_are_not_widened_twice(few: dpsql.Connection) -> None:
     cursor = few.execute("SELECT k, COUNT(*) AS n FROM t GROUP BY k ORDER BY n DESC LIMIT 5", epsilon=1)
     assert cursor.intervals(simultaneous=True).equals(cursor.intervals())
+
+
+MIDDLE, SCALES = 50, {"n": 20, "t": 50}
+"""Values from 0 to 100 are summed from the middle; so large is the noise of a count and a centred sum."""
+AVERAGE = Ratio(
+    Linear((("t", Fraction(1)), ("n", Fraction(MIDDLE)))), Linear((("n", Fraction(1)),)), Fraction(0), Fraction(100)
+)
+
+
+def averages(rows: float, mean: float, number: int) -> list[tuple[float, float] | None]:
+    """The intervals of the average of so many rows, None where it is NULL, under new noise each time."""
+    random = np.random.default_rng(int(rows + mean))
+    noises: Any = {name: (LaplaceNoise(Fraction(scale)), 1) for name, scale in SCALES.items()}
+    exact = {"n": round(rows), "t": round(rows * (mean - MIDDLE))}
+    drawn = {
+        name: exact[name] + np.subtract(*(random.geometric(1 - math.exp(-1 / scale), number) for _ in range(2)))
+        for name, scale in SCALES.items()
+    }
+    rows_drawn = [dict(zip(drawn, map(int, row), strict=True)) for row in zip(*drawn.values(), strict=True)]
+    return list(ends(AVERAGE, rows_drawn, noises, 0.95))
+
+
+def test_an_average_over_nobody_is_null() -> None:
+    """But for one in thirty, of which nothing is said."""
+    shown = [found for found in averages(0, MIDDLE, 4000) if found is not None]
+    assert len(shown) <= 0.035 * 4000
+    assert shown.count((0, 100)) >= 0.9 * len(shown)
+
+
+@pytest.mark.parametrize("mean", [20, 45, 100])
+@pytest.mark.parametrize("deviations", [0.5, 1.5, 2, 2.5, 3, 4, 5, 8])
+def test_an_average_that_is_shown_is_within_its_interval(deviations: float, mean: float) -> None:
+    """Also near the least count with which it is shown: docs/proofs/average.md."""
+    rows = round(deviations * math.sqrt(2) * SCALES["n"])
+    shown = [found for found in averages(rows, mean, 800) if found is not None]
+    held = sum(low <= mean <= high for low, high in shown)
+    assert held >= (0.9475 - 4 * math.sqrt(0.05 * 0.95 / len(shown))) * len(shown)

@@ -65,9 +65,13 @@ def _times(factor: Fraction, value: Fraction) -> Fraction:
     return factor * value if value else value
 
 
+DEVIATIONS = 2
+"""A number above this many standard deviations of its noise is taken for real."""
+
+
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two linear estimates, clamped to [low, high] if these are known."""
+    """A ratio of two linear estimates. An average is clamped to its range [low, high]; other quotients have none."""
 
     above: Linear
     below: Linear
@@ -85,6 +89,17 @@ class Ratio:
         ends = [None if end is None else end * factor for end in (self.low, self.high)]
         low, high = ends if factor >= 0 else reversed(ends)
         return Ratio(self.above.times(factor), self.below, low, high)
+
+    @property
+    def weighed(self) -> frozenset[str]:
+        """The measures whose noise decides whether there is an answer: those that an average divides by."""
+        return frozenset(name for name, _ in self.below.weights) if self.low is not None else frozenset()
+
+    def margin(self, stds: Mapping[str, float]) -> float:
+        """An average is NULL where its count is not above this. docs/proofs/average.md."""
+        if self.low is None:
+            return 0.0
+        return DEVIATIONS * math.fsum(float(abs(weight)) * stds[name] for name, weight in self.below.weights)
 
 
 @dataclass(frozen=True)
@@ -301,11 +316,27 @@ def _decimal(whole: Term, unit: Fraction, scale: int) -> Term:
     return apply("*", digits, one, kind=Decimal(WIDEST_DECIMAL, scale))
 
 
+def std_sql(linear: Linear) -> Term:
+    """An upper bound on the standard deviation of its noise, from the columns `noise_of`."""
+    start: Term = double(0)
+    return reduce(lambda left, right: apply("+", left, right, kind=Double()), stds_sql(linear), start)
+
+
+def stds_sql(linear: Linear) -> list[Term]:
+    """The standard deviations of the noise of its columns."""
+    return [apply("*", double(abs(weight)), Field(noise_of(name)), kind=Double()) for name, weight in linear.weights]
+
+
+def margin_sql(count: Linear) -> Term:
+    """What a count must exceed to be told from 0."""
+    return apply("*", double(DEVIATIONS), std_sql(count), kind=Double())
+
+
 def _ratio(ratio: Ratio) -> Term:
-    """The quotient; NULL if the count is not above 0."""
+    """The quotient; of an average NULL if noise alone could have made its count, else where it is not above 0."""
     above, below = linear_sql(ratio.above, Double()), linear_sql(ratio.below, Double())
     value: Term = apply("/", above, below, kind=Double())
-    known = [test(">", below, integer(0))]
+    known = [test(">", below, margin_sql(ratio.below) if ratio.weighed else integer(0))]
     if ratio.low is not None and ratio.high is not None:
         # Written once, while clamp() would write it four times; least and greatest would make a bound of NULL.
         known.append(test("is not null", above))

@@ -15,10 +15,19 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.count_sum import count_linear, sum_linear, summed
-from dpsql.aggregates.estimate import Answer, Context, Formula, SmoothFunction, linear_sql, noise_of
+from dpsql.aggregates.estimate import (
+    DEVIATIONS,
+    Answer,
+    Context,
+    Formula,
+    SmoothFunction,
+    linear_sql,
+    margin_sql,
+    std_sql,
+    stds_sql,
+)
 from dpsql.aggregates.function import AggregateFunction, BoundsRule, ErrorBars, Word
-from dpsql.engine_sql.build import apply, double, integer, test, when
-from dpsql.engine_sql.tree import Field
+from dpsql.engine_sql.build import apply, double, test, when
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Expression, Literal, properties_of
@@ -111,9 +120,6 @@ def typical_pairs(half_y: float, half_x: float) -> Iterator[tuple[float, ...]]:
 
 # -- moments -----------------------------------------------------------------------------------------------------------
 
-DEVIATIONS = 2
-"""A spread above this many standard deviations of its noise is taken for real."""
-
 
 def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool) -> Answer:
     (argument,) = asked.arguments
@@ -136,8 +142,8 @@ def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool
         high=math.sqrt(most) if root else most,
         typical=tuple(typical_sums(x.half)),
     )
-    asked_noise = frozenset(name for name, _ in x.total.weights)
-    formula = Formula(when(_enough(_double(count), sample), result), parts, asked_noise, smooth)
+    weighed = frozenset(name for part in (count, x.total) for name, _ in part.weights)
+    formula = Formula(when(_enough(count, sample), result), parts, weighed, smooth)
     return Answer(formula, Double())
 
 
@@ -148,7 +154,8 @@ def covariance(asked: AggregateCall, context: Context, *, sample: bool) -> Answe
     pairs = _pair_sums(asked, context)
     divided = _do("/", pairs.together.sql, _divisor(pairs.number, sample))
     smooth = pairs.smooth(pairs.sums, partial(covariance_of, sample=sample))
-    return Answer(Formula(when(_enough(pairs.number, sample), divided), pairs.sums, smooth=smooth), Double())
+    weighed = frozenset(name for name, _ in pairs.count.weights)
+    return Answer(Formula(when(_enough(pairs.count, sample), divided), pairs.sums, weighed, smooth), Double())
 
 
 def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Answer:
@@ -184,7 +191,7 @@ def _over(pairs: Pairs, result: Term, smooth: SmoothFunction | None, *divisors: 
     varied = [test(">", divisor.sql, divisor.noise) for divisor in divisors]
     weighed = frozenset[str]().union(*(divisor.measures for divisor in divisors))
     parts = (*pairs.sums, *(divisor.products for divisor in divisors))
-    formula = Formula(when(test("and", _enough(pairs.number), *varied), result), parts, weighed, smooth)
+    formula = Formula(when(test("and", _enough(pairs.count), *varied), result), parts, weighed, smooth)
     return Answer(formula, Double())
 
 
@@ -217,8 +224,8 @@ class Spread:
         count = _double(self.count)
         mean = _do("abs", _do("/", _double(self.first), count))
         twice = _do("*", double(2), mean)
-        by_first, by_count = _do("*", twice, _std(self.first)), _do("*", _do("*", mean, mean), _std(self.count))
-        by_noise = _do("+", _do("+", _std(self.products), by_first), by_count)
+        by_first, by_count = _do("*", twice, std_sql(self.first)), _do("*", _do("*", mean, mean), std_sql(self.count))
+        by_noise = _do("+", _do("+", std_sql(self.products), by_first), by_count)
         by_rounding = _do("+", _coarse(self.products), _do("*", twice, _coarse(self.first)))
         return _do("+", _do("*", double(DEVIATIONS), by_noise), _do("*", count, by_rounding))
 
@@ -322,19 +329,9 @@ def _double(linear: Linear) -> Term:
     return linear_sql(linear, Double())
 
 
-def _std(linear: Linear) -> Term:
-    """An upper bound on the standard deviation of its noise: independent noises add in quadrature."""
-    return reduce(lambda left, right: _do("+", left, right), _stds(linear))
-
-
 def _variance(linear: Linear) -> Term:
-    """The standard deviation of its noise."""
-    return reduce(lambda left, right: _do("+", left, right), [_do("*", std, std) for std in _stds(linear)])
-
-
-def _stds(linear: Linear) -> list[Term]:
-    """The standard deviations of the noise of its columns."""
-    return [_do("*", double(abs(weight)), Field(noise_of(name))) for name, weight in linear.weights]
+    """The variance of its noise: independent noises add in quadrature."""
+    return reduce(lambda left, right: _do("+", left, right), [_do("*", std, std) for std in stds_sql(linear)])
 
 
 def _coarse(linear: Linear) -> Term:
@@ -346,9 +343,10 @@ def _divisor(count: Term, sample: bool) -> Term:
     return _do("-", count, double(1)) if sample else count
 
 
-def _enough(count: Term, sample: bool = False) -> Term:
-    """Whether there are enough rows: at least two for a sample, else one."""
-    return test(">", count, integer(1 if sample else 0))
+def _enough(count: Linear, sample: bool = False) -> Term:
+    """Whether there are enough rows, at least two for a sample, and more than noise alone could have made."""
+    margin = margin_sql(count)
+    return test(">", _double(count), _do("greatest", margin, double(1)) if sample else margin)
 
 
 def _of_one(name: str, *, sample: bool, root: bool) -> AggregateFunction:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.aggregates.estimate import Linear, Ratio
+from dpsql.aggregates.estimate import DEVIATIONS, Linear, Ratio, noise_of
 from dpsql.aggregates.format import format_statistic
 from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, Matched, OverDistinct, SumValues, read_by
 from dpsql.aggregates.table import is_one_per_unit
@@ -31,6 +31,7 @@ from dpsql.pipeline.replan import histogram_of
 from dpsql.relation.widths import LETTERS_COPIED, cuts_keys
 from dpsql.relation.work import heaviest_counted
 from dpsql.result import asked_on
+from dpsql.sql.rows import release_name
 from dpsql.sql.syntax import reads_all_groups
 
 if TYPE_CHECKING:
@@ -302,6 +303,24 @@ def unranked_notes(
                 where = f" in {several(null, 'group', 'groups')}" if keys else ""
                 name = _name_of(drawn, number, outputs)
                 yield f"{name} is NULL{where}: it may be off by {draw.ranks:,} rows, as many as there are or more"
+
+
+def unaveraged_notes(
+    outputs: Sequence[Output], releases: Sequence[CalibratedRelease], columns: Sequence[Mapping[str, NDArray[Any]]]
+) -> Iterator[str]:
+    """The averages that are NULL because noise alone could have made their count, with the number of groups."""
+    of = {release.planned.name: (release, table) for release, table in zip(releases, columns, strict=True)}
+    for output in outputs:
+        found = None if output.release is None else of.get(release_name(output.release))
+        if not isinstance(output.estimate, Ratio) or not output.estimate.weighed or found is None:
+            continue
+        release, table = found
+        parts = [(float(weight), name) for name, weight in output.estimate.below.weights]
+        count = sum(weight * np.ma.getdata(table[name]).astype(float) for weight, name in parts)
+        margin = DEVIATIONS * sum(abs(weight) * table[noise_of(name)] for weight, name in parts)
+        if null := int(np.sum(count <= margin)):
+            where = f" in {several(null, 'group', 'groups')}" if release.planned.release.key_names else ""
+            yield f"{output.name} is NULL{where}: noise alone could explain its count"
 
 
 def diagnosis_notes(releases: Sequence[CalibratedRelease], columns: Sequence[Columns | None]) -> Iterator[str]:

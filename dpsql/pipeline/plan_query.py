@@ -294,8 +294,10 @@ class PlannedRelease:
     @property
     def weighed(self) -> list[str]:
         """The measures whose noise decides what the answer is."""
-        formulas = [answer.estimate for answer in self.release.answers if isinstance(answer.estimate, Formula)]
-        return sorted(frozenset[str]().union(*(formula.weighed for formula in formulas)))
+        estimates = [answer.estimate for answer in self.release.answers]
+        return sorted(
+            frozenset[str]().union(*(part.weighed for part in estimates if isinstance(part, Formula | Ratio)))
+        )
 
     def _left_out(self, key: int) -> str:
         """GROUPING: 1 in the levels that leave the key out, 0 elsewhere."""
@@ -474,7 +476,7 @@ def _outputs(post_processing: exp.Query, measured: Measured) -> tuple[Output, ..
     if (reports := _reports_below(post_processing, measured)) is not None:
         return _outputs_of_reports(post_processing, reports)
     if number is None:
-        return tuple(Output(item.alias_or_name, None, None) for item in items)
+        return ()
     release = measured.releases[number]
     answers = _estimates(release)
     always = (LEVEL,) if release.levels else ()

@@ -38,6 +38,7 @@ from dpsql.pipeline.notes import (
     lost_note,
     mostly_noise,
     share_notes,
+    unaveraged_notes,
     unranked_notes,
 )
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn, is_number
@@ -249,8 +250,9 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     faint = list(mostly_noise(columns, finished.cells, float(calibrated.request.epsilon)))
     empty = empty_groups_notes(calibrated, hidden)
     unranked = unranked_notes(calibrated.outputs, calibrated.releases, hopeless)
+    unaveraged = unaveraged_notes(calibrated.outputs, [release for _, release, _ in released], private)
     told = _notes(estimated, columns, receipt, environment.engine.guarantees.changed)
-    notes = (*told, *unranked, *empty, *map(str, faint))
+    notes = (*told, *unranked, *unaveraged, *empty, *map(str, faint))
     return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
 
 
