@@ -277,6 +277,7 @@ def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple
         _check_lists(tokens, sql)
         if request.dialect == "duckdb":
             _check_units(tokens, sql)
+            _check_state(tokens, sql)
         found = grammar.parser().parse(tokens, sql)
         if len(clauses) > 1:
             for statement in found:
@@ -329,6 +330,18 @@ def _check_units(tokens: Sequence[Token], sql: str) -> None:
                 f"the unit of {name.text.upper()} must be a constant string",
                 at=Place(sql, unit.start, unit.end),
                 hint=f"write {name.text.upper()}('{unit.text.lower()}', ...)",
+            )
+
+
+def _check_state(tokens: Sequence[Token], sql: str) -> None:
+    """SUM(x) EXPORT_STATE asks for the inner state of an aggregate; the parser takes the word for an alias."""
+    for end, word in pairwise(tokens):
+        is_bare = word.text.upper() == "EXPORT_STATE" and word.token_type is TokenType.VAR
+        if is_bare and end.token_type is TokenType.R_PAREN:
+            raise Unsupported(
+                "EXPORT_STATE is not supported",
+                at=Place(sql, word.start, word.end),
+                hint="remove it; or write AS export_state if it is a name",
             )
 
 

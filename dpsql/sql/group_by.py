@@ -86,7 +86,8 @@ def _meant(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
 def _grouping_sets(group: exp.Group) -> tuple[list[exp.Expr], list[Set]]:
     """All grouping items, and the requested sets of them; no sets for a plain GROUP BY."""
     choices = [_choices(item) for item in group.expressions]
-    sets = [tuple(item for part in parts for item in part) for parts in product(*choices)]
+    # A key that a set names twice is one key; a set that is asked twice is shown twice.
+    sets = [tuple(dict.fromkeys(item for part in parts for item in part)) for parts in product(*choices)]
     if all(len(choice) == 1 for choice in choices):
         return list(sets[0]), []
     return list(dict.fromkeys(item for chosen in sorted(sets, key=len, reverse=True) for item in chosen)), sets
@@ -94,7 +95,8 @@ def _grouping_sets(group: exp.Group) -> tuple[list[exp.Expr], list[Set]]:
 
 def _choices(item: exp.Expr) -> list[Set]:
     """The grouping sets of one GROUP BY item."""
-    parts = item.expressions
+    item = item.unnest()
+    parts = [part.unnest() for part in item.expressions]
     match item:
         case exp.Rollup():
             return [tuple(parts[:length]) for length in range(len(parts), -1, -1)]
@@ -110,8 +112,8 @@ def _choices(item: exp.Expr) -> list[Set]:
 def _members(node: exp.Expr) -> Set:
     """(a, b), (a), a and () in GROUPING SETS."""
     if isinstance(node, exp.Tuple):
-        return tuple(node.expressions)
-    return (node.this,) if isinstance(node, exp.Paren) else (node,)
+        return tuple(part.unnest() for part in node.expressions)
+    return (node,)
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class PostProcessing:
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:
         """The bits of the keys that a total leaves out, the last one's the lowest."""
-        bits: exp.Expr = exp.Literal.number(0)
+        left_out: list[exp.Expr] = []
         for part in node.expressions or self.groups.items:
             number = self._key(part, aliases_first=False)
             if number is None:
@@ -164,8 +164,10 @@ class PostProcessing:
                     at=self.scope.resolver.place(node),
                     hint="name one of them",
                 )
-            left_out = self.left_out(number)
-            bits = exp.Add(this=exp.Mul(this=bits, expression=exp.Literal.number(2)), expression=left_out)
+            left_out.append(self.left_out(number))
+        bits: exp.Expr = exp.Literal.number(0)
+        for place, bit in enumerate(reversed(left_out)):
+            bits = exp.Add(this=bits, expression=exp.Mul(this=bit, expression=exp.Literal.number(2**place)))
         return exp.Paren(this=bits)
 
     def _report(self, node: exp.Expr) -> exp.Expr:

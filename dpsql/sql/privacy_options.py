@@ -390,9 +390,21 @@ def _reported(tokens: list[Token], text: str) -> list[Token]:
             tokens = _report_at(tokens, position - 1, position + 3, tokens[position + 2], text)
         elif older and older[0].text.upper() == "REPORT" and is_at(tokens, position + 2, TokenType.L_PAREN):
             end = closing_of(tokens, position + 2, text)
+            _check_report(tokens[position : end + 1], text)
             tokens = _report_at(tokens, position, end + 1, tokens[end - 1], text)
         position += 1
     return tokens
+
+
+def _check_report(clause: list[Token], text: str) -> None:
+    """WITH REPORT (FORMAT = JSON) is all that there is; its last word is looked at with those of report_format."""
+    inside = clause[3:-1]
+    if len(inside) != 3 or inside[0].text.upper() != "FORMAT" or not is_at(inside, 1, TokenType.EQ):
+        raise SqlSyntaxError(
+            "a report takes its format and nothing else",
+            at=place_between(clause[0], clause[-1], text),
+            hint="write WITH REPORT (FORMAT = JSON)",
+        )
 
 
 def _report_at(tokens: list[Token], start: int, end: int, form: Token, text: str) -> list[Token]:

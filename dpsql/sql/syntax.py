@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import Dialect, exp
@@ -49,9 +49,8 @@ def without_bounds(node: exp.Expr) -> exp.Expr:
         return node
 
     def unwrapped(part: exp.Expr) -> exp.Expr:
-        while _is_ours(part):
-            part = part.expressions[0]
-        return part
+        # What is put in place of a node is not visited: bounds may stand inside a report.
+        return without_bounds(part.expressions[0]) if _is_ours(part) else part
 
     return node.transform(unwrapped)
 
@@ -239,7 +238,29 @@ def _duckdb() -> Dialect:
     """
     dialect = Dialect.get_or_raise("duckdb")
     dialect.INDEX_OFFSET = 0
+    plain = dialect.generator_class
+    transforms: Any = {**plain.TRANSFORMS, exp.DateDiff: partial(_date_diff, plain.TRANSFORMS[exp.DateDiff])}
+    generator: Any = type("Generator", (plain,), {"TRANSFORMS": transforms})
+    dialect.generator_class = generator
     return dialect
+
+
+PLAIN_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "QUARTER", "YEAR")
+"""Those that all dialects count alike."""
+
+
+def _date_diff(otherwise: Callable[[Any, exp.DateDiff], str], generator: Any, node: exp.DateDiff) -> str:
+    """DATE_DIFF of a column and a text, which is read as what the column is: a DATE is not compared with a time.
+
+    The parser's own would make it a timestamp if it has a time.
+    """
+    ends = node.expression, node.this
+    texts = [isinstance(end, exp.Literal) and end.is_string for end in ends]
+    unit = exp.Literal.string(node.text("unit"))
+    are_weeks = unit.name.upper() not in PLAIN_UNITS
+    if texts.count(True) != 1 or (are_weeks and node.args.get("date_part_boundary")):
+        return otherwise(generator, node)
+    return str(generator.func("DATE_DIFF", unit, *ends))
 
 
 UNTRANSLATED = "PG_"
