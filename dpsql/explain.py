@@ -18,7 +18,7 @@ from dpsql.intervals import for_all, half_width
 from dpsql.pipeline.allocate import AUTO_BOUNDS
 from dpsql.pipeline.auto_bounds import format_clipped
 from dpsql.pipeline.estimate_answers import levels_noises
-from dpsql.pipeline.notes import constant_note, heavy_unit_notes
+from dpsql.pipeline.notes import constant_note, heavy_unit_notes, rounding_notes
 from dpsql.pipeline.plan_query import CountedResponses
 from dpsql.result import LEVEL, asked_on
 
@@ -220,6 +220,7 @@ def explain_calibrated(calibrated: Calibrated, share: float, left: Cost, after: 
         notes=(
             *calibrated.request.notes,
             *heavy_unit_notes(calibrated.releases),
+            *rounding_notes(calibrated.releases),
             *constant_note(calibrated.releases),
         ),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from dpsql.pipeline.replan import histogram_of
 from dpsql.relation.widths import LETTERS_COPIED, cuts_keys
 from dpsql.relation.work import heaviest_counted
 from dpsql.result import asked_on
+from dpsql.schema.types import Decimal, Integer
 from dpsql.sql.rows import release_name
 from dpsql.sql.syntax import reads_all_groups
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.engines.results import Cells
     from dpsql.expressions.tree import Expression, Known
@@ -184,6 +187,18 @@ def _at_most(number: int, what: str, where: str = "") -> str:
     return f"at most {number:,} {what}{' per person counts' if number == 1 else 's per person count'}{where}"
 
 
+def rounding_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
+    """Integers and decimals over so wide a range that their sum has coarser steps than they have."""
+    parts = (part.measure for release in releases for part in release.planned.release.measures)
+    sums = (part for part in map(_summed_by, parts) if part is not None and not part.mean)
+    for argument, quantum in dict.fromkeys((part.argument, part.quantum) for part in sums):
+        kind = argument.type
+        finest = Fraction(1, 10**kind.scale) if isinstance(kind, Decimal) else Fraction(1)
+        if isinstance(kind, Integer | Decimal) and quantum > finest:
+            steps = f"multiples of {format_value(quantum)}, since its bounds are so wide"
+            yield f"{format_clipped(argument)} is summed in {steps}; narrower contribution_bounds_per_row are finer"
+
+
 def heavy_unit_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
     """The people whom a query leaves out, so that no one person decides how long it takes. `explain` shows it too."""
     yield from dict.fromkeys(note for release in releases for note in _left_out(release.planned.release))
@@ -230,9 +245,14 @@ def _counts_values(release: Release, columns: Collection[str]) -> bool:
 def _summed(release: Release, columns: Collection[str]) -> Iterator[str]:
     """The arguments of the sums in these columns."""
     for part in release.measures:
-        summed = None if isinstance(part.measure, OverDistinct) else read_by(part.measure)
-        if part.column in columns and isinstance(summed, SumValues):
+        summed = _summed_by(part.measure)
+        if part.column in columns and summed is not None:
             yield format_clipped(summed.argument)
+
+
+def _summed_by(measure: Measure) -> SumValues | None:
+    read = None if isinstance(measure, OverDistinct) else read_by(measure)
+    return read if isinstance(read, SumValues) else None
 
 
 def found_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:

@@ -37,6 +37,7 @@ from dpsql.pipeline.notes import (
     left_out_notes,
     lost_note,
     mostly_noise,
+    rounding_notes,
     share_notes,
     unaveraged_notes,
     unranked_notes,
@@ -316,6 +317,7 @@ def _notes(
     yield from receipt.bounds
     yield from left_out_notes(calibrated.releases, estimated.columns)
     yield from bounding_notes(calibrated.releases, diagnosed=calibrated.request.diagnose)
+    yield from rounding_notes(calibrated.releases)
     yield from constant_note(calibrated.releases)
     yield from share_notes(calibrated.outputs, calibrated.releases)
     yield from drawn_notes(calibrated.outputs, calibrated.releases)

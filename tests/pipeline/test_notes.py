@@ -352,3 +352,33 @@ def test_columns_say_where_their_error_is_that_of_the_noise_alone(
     assert (NOISE_ONLY in str(result)) is (NOISE_ONLY in result._repr_html_()) is bool(biased)
     for frame in (result.df(), result.intervals()):
         assert frame.attrs == {"noise_only": biased, "notes": list(result.notes)}
+
+
+def test_what_is_rounded_to_a_coarser_grid_says_so() -> None:
+    """Integers and decimals are summed exactly over up to 2^40 of their steps; doubles never are."""
+    columns: dict[str, Any] = {
+        "u": "integer",
+        "narrow": {"type": "integer", "bounds": [-(10**12), 10**12]},
+        "wide": {"type": "integer", "bounds": [-(10**13), 10**13]},
+        "price": {"type": "decimal(18, 2)", "bounds": [0, 10**11]},
+        "x": {"type": "double", "bounds": [0, 10**13]},
+    }
+    raw = duckdb.connect()
+    raw.execute(
+        "CREATE TABLE t AS SELECT i AS u, i AS narrow, i AS wide, i::DECIMAL(18, 2) AS price, i AS x FROM range(9) r(i)"
+    )
+    schema = {"tables": {"t": {"unit": "u", "unique": True, "columns": columns}}}
+    with dpsql.connect(raw, schema=schema, budget=1e16, query_epsilon=1e14) as session:
+        asked = {
+            "SUM(narrow)": ((36,), ()),
+            "SUM(wide, contribution_bounds_per_row => (0, 500))": ((36,), ()),
+            "SUM(x)": ((0.0,), ()),
+            "SUM(wide)": ((0,), ("wide is summed in multiples of 16384",)),
+            "AVG(price) > 10": ((False,), ("price is summed in multiples of 128",)),
+        }
+        for expression, (row, said) in asked.items():
+            answer = session.execute(f"SELECT {expression} FROM t")
+            notes = [note for note in answer.notes if "summed" in note]
+            assert (answer.fetchone(), len(notes)) == (row, len(said)), expression
+            assert all(note.startswith(part) for note, part in zip(notes, said, strict=True)), notes
+            assert [part in str(session.explain(f"SELECT {expression} FROM t")) for part in said] == [True] * len(said)
