@@ -8,6 +8,7 @@ charged once for the box. The standard deviation is sqrt((d + 1)(d + 2)/3) bound
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import lgamma, sqrt
 from typing import TYPE_CHECKING, ClassVar
 
@@ -53,8 +54,7 @@ class KNormNoise(Noise):
         d, scale = self.box.dimension, float(self.scale)
         if self.scale >= SMALL_SCALE:
             return sqrt(scale**2 * coordinate_variance(d) + 1 / 12 - (7 / 960 / scale**2 if d == 1 else 0))
-        k = np.arange(1.0, scale * (60 + 2 * d) + 2)
-        return sqrt(2 * float(np.sum((2 * k - 1) * self.survival(k))))
+        return _summed_std(self.scale, d)
 
     def sample(self, n: int) -> NDArray[np.int64]:
         """A coordinate by itself. Those of one box are private when they are drawn together, by `drawn_together`."""
@@ -62,9 +62,18 @@ class KNormNoise(Noise):
 
     def survival(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
         # For scales so small that the quotient would overflow (or 0) a number with the same effect.
-        x = (t - 0.5) / max(float(self.scale), 1e-200)
-        d = self.box.dimension
-        return gamma_series([(1 - k / d) / 2 for k in range(d)], x)
+        return _survival(float(self.scale), self.box.dimension, t)
+
+
+def _survival(scale: float, d: int, t: NDArray[np.float64]) -> NDArray[np.float64]:
+    return gamma_series([(1 - k / d) / 2 for k in range(d)], (t - 0.5) / max(scale, 1e-200))
+
+
+@lru_cache(maxsize=1024)
+def _summed_std(scale: Fraction, d: int) -> float:
+    """Of few steps: many measures of a release have the same, and are asked for theirs several times."""
+    k = np.arange(1.0, float(scale) * (60 + 2 * d) + 2)
+    return sqrt(2 * float(np.sum((2 * k - 1) * _survival(float(scale), d, k))))
 
 
 def drawn_together(noises: Sequence[Noise], n: int) -> list[NDArray[np.int64]]:

@@ -132,7 +132,7 @@ class CalibratedRelease:
         }
         return clipped | drawn
 
-    @property
+    @cached_property
     def noises(self) -> NoisyColumns:
         """The noise of each column whose distribution is public, in the column's units."""
         drawn = {drawn.column: (draw.noise, 1) for drawn, draw in self.statistics if draw.noise is not None}

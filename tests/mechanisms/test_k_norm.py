@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import comb, exp, log
+from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
+import dpsql
 from dpsql.accounting.filters import filter_named
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.mechanisms import GaussianNoise, KNormNoise, LaplaceNoise, Noise
+from dpsql.mechanisms import GaussianNoise, KNormNoise, LaplaceNoise, Noise, k_norm
 from dpsql.mechanisms.additive import Allowance, Box, Share, joint_part
 from dpsql.mechanisms.combined import BoxSum, Combined, half_width, independent
 from dpsql.mechanisms.k_norm import KNormMechanism, drawn_together
@@ -169,3 +172,22 @@ def test_width_compares_with_laplace_noise(d: int) -> None:
     """The ratio of variances to that of Laplace noise with the same part."""
     assert KNormMechanism().width(d) == pytest.approx(comb(d + 2, 2) / 3)
     assert LaplaceMechanism().width(d) == 1
+
+
+def test_measures_with_the_same_noise_sum_its_deviation_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of few steps over a large box it takes milliseconds, and each of 500 averages used to do it seven times."""
+    asked = []
+    series = k_norm.gamma_series
+    monkeypatch.setattr(k_norm, "gamma_series", lambda *given: asked.append(len(given[0])) or series(*given))
+    columns: dict[str, Any] = {f"c{number}": {"type": "double", "bounds": [0, 600]} for number in range(40)}
+    raw = duckdb.connect()
+    raw.execute(
+        "CREATE TABLE t AS SELECT i AS u, "
+        + ", ".join(f"i::DOUBLE AS {name}" for name in columns)
+        + " FROM range(9) r(i)"
+    )
+    schema = {"tables": {"t": {"unit": "u", "unique": True, "columns": {"u": "integer", **columns}}}}
+    with dpsql.connect(raw, schema=schema, budget=100) as session:
+        session.execute(f"SELECT {', '.join(f'AVG({name})' for name in columns)} FROM t", epsilon=50, mechanism="knorm")
+    assert max(asked) > 40
+    assert len(asked) <= 10
