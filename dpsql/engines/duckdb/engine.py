@@ -143,6 +143,7 @@ class DuckDBEngine:
         self._waiting = waiting
         self._forget: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
+        self._emptied: set[str] = set()
         self._statements: dict[bytes, duckdb.Statement | None] = {}
         self._materialized = MaterializedTables()
         self.timeout: float | None = None
@@ -210,6 +211,7 @@ class DuckDBEngine:
         try:
             empty = self._empty
             with self._lock:
+                self._create_empty(sql)
                 empty.execute(f"PREPARE asked AS {sql}")
             return True
         except duckdb.Error:
@@ -219,16 +221,22 @@ class DuckDBEngine:
 
     @cached_property
     def _empty(self) -> duckdb.DuckDBPyConnection:
-        """The declared tables without rows, so that none can have a part in what is found there."""
+        """Declared tables without rows, so that none can have a part in what is found there."""
         empty = _database_without_rows(os.getpid()).cursor()
-        with self._lock:
-            for table in self._declared:
-                declared = self._connection.sql(f"FROM {quoted(table)}")
-                typed = zip(declared.columns, declared.types, strict=True)
-                columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed)
-                empty.execute(f"CREATE TEMP TABLE {quoted(table)} ({columns})")  # which this cursor alone sees
         empty.execute("PRAGMA disable_optimizer")
         return empty
+
+    def _create_empty(self, sql: str) -> None:
+        """Those that the SQL may read: a session may declare a hundred tables, and ask about one."""
+        lower = sql.lower()
+        for table in self._declared:
+            if table in self._emptied or quoted(table).lower() not in lower:
+                continue
+            declared = self._connection.sql(f"FROM {quoted(table)}")
+            typed = zip(declared.columns, declared.types, strict=True)
+            columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed)
+            self._empty.execute(f"CREATE TEMP TABLE {quoted(table)} ({columns})")  # which this cursor alone sees
+            self._emptied.add(table)
 
     def run(self, sql: str, materialized: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
         return self._interruptible(lambda: self._run(sql, materialized or {}, paid=True))
