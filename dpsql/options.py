@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypedDict
@@ -455,6 +456,8 @@ class QueryRequest:
     """What the parameters are called, where they have names."""
     dialect: str = "duckdb"
     """Whose words the SQL uses."""
+    now: datetime | None = None
+    """The time of asking, in UTC, where the SQL reads the clock: what CURRENT_DATE and NOW() are."""
     notes: tuple[str, ...] = ()
     """What the analyst should know about it, and may: it follows from the question and the schema alone."""
 

@@ -71,6 +71,8 @@ class Receipt:
     """Whether this is a stored answer, which costs nothing."""
     asked: datetime | None = None
     """When the stored answer, or the oldest stored part of it, was drawn; None if all is new, or there is no date."""
+    clock: datetime | None = None
+    """The time of asking, in UTC, that CURRENT_DATE and NOW() stood for; None if the question does not read it."""
     refused: bool
     """Whether a private test withheld a part of the answer, which is NULL then and partly refunded."""
     number: int | None

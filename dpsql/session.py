@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from glob import has_magic
 from pathlib import Path
@@ -25,6 +26,7 @@ from dpsql.pipeline.choose_mechanism import share_of
 from dpsql.pipeline.environment import Environment
 from dpsql.schema import load_schema
 from dpsql.sql.dialects import dialect_named
+from dpsql.sql.parameters import clock_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +95,11 @@ class Session:
         self.environment = Environment(loaded, engine, opened, PostProcessor())
         self.query_epsilon = share
 
+    @staticmethod
+    def clock() -> datetime:
+        """The time in UTC. It is read here, once for each question, and by no stage."""
+        return datetime.now(UTC).replace(tzinfo=None)
+
     def over(self, frames: Mapping[str, object], schema: Schema) -> Session:
         """The same account, over other rows of the same people or another declaration of them."""
         self.environment.check_process()
@@ -127,7 +134,8 @@ class Session:
     ) -> Plan:
         from dpsql.batch import Plan, PlannedQuery, plan_batch, weigh
 
-        questions = [self.request(*query) for query in planned_queries(queries)]
+        now = self.clock()
+        questions = [replace(self.request(*query), now=clock_for(query[0], now)) for query in planned_queries(queries)]
         public = self.environment.public()
         budget = public.budget
         batch = plan_batch(
@@ -172,6 +180,7 @@ class Session:
             named=named,
             parameter_names=tuple(values) if isinstance(values, dict) else (),
             dialect=self.dialect,
+            now=clock_for(sql, self.clock()),
             **given,
         )
 

@@ -169,6 +169,7 @@ def conforming() -> Callable[[str], duckdb.DuckDBPyConnection]:
         if name not in made:
             made[name] = duckdb.connect()
             made[name].execute("SET threads = 1")
+            made[name].execute("SET TimeZone = 'UTC'")
             fill_case(
                 made[name], CASE_FILES[name], conforming_tables(CASE_FILES[name], random.Random(f"tame {name}"), 1500)
             )

@@ -15,6 +15,7 @@ from dpsql.errors import ProgrammingError, SchemaError
 from dpsql.expressions.properties import EXACT_DECIMAL_DIGITS, INT64
 from dpsql.expressions.tree import LITERAL as SHORT_LITERAL
 from dpsql.expressions.tree import Call, Expression, Literal, as_decimal, largest
+from dpsql.limits import LONGEST_PATTERN
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
@@ -194,6 +195,9 @@ def as_beside(literal: Expression, others: Iterable[Expression]) -> Expression:
 
 def folded(call: Call) -> Expression:
     """The call, or the constant that it evaluates to."""
+    text = _folded_text(call)
+    if text is not None:
+        return text
     numbers = [argument.value for argument in call.arguments if isinstance(argument, Literal)]
     known = len(numbers) == len(call.arguments) and all(isinstance(number, int | Fraction) for number in numbers)
     rounded = isinstance(call.type, Double) and call.function.name != "negate"
@@ -208,6 +212,51 @@ def folded(call: Call) -> Expression:
             hint="write one of the numbers as a double, such as 3e0",
         )
     return Literal(value, call.type, call.at)
+
+
+def _cut(text: str, start: int, length: int | None = None) -> str:
+    return text[start - 1 :] if length is None else text[start - 1 : start - 1 + length]
+
+
+TEXTS: dict[str, Callable[..., str]] = {
+    "LOWER": str.lower,
+    "UPPER": str.upper,
+    "REVERSE": lambda text: text[::-1],
+    "TRIM": lambda text, characters=" ": text.strip(characters),
+    "LTRIM": lambda text, characters=" ": text.lstrip(characters),
+    "RTRIM": lambda text, characters=" ": text.rstrip(characters),
+    "REPLACE": lambda text, old, new: text.replace(old, new) if old else text,
+    "LEFT": lambda text, size: text[:size],
+    "RIGHT": lambda text, size: text[max(0, len(text) - size) :] if size >= 0 else text[-size:],
+    "SUBSTRING": _cut,
+    "||": lambda left, right: f"{left}{right}",
+    "CONCAT": lambda *parts: "".join(map(str, parts)),
+    "CONCAT_WS": lambda separator, *parts: separator.join(map(str, parts)),
+    f"CAST AS {Text().name}": str,
+}
+"""What they give for texts of plain ASCII characters, about which all databases and Python agree."""
+PASSING_NULL = {"COALESCE", "CONCAT", "CONCAT_WS"}
+
+
+def _folded_text(call: Call) -> Literal | None:
+    """A pattern may be put together: LIKE LOWER('%ABC%'), LIKE '%' || ? || '%'."""
+    name = call.function.name
+    constants = [argument for argument in call.arguments if isinstance(argument, Literal)]
+    if not isinstance(call.type, Text) or len(constants) < len(call.arguments):
+        return None
+    if name in PASSING_NULL:
+        constants = [constant for constant in constants if constant.value is not None]
+    values = [constant.value for constant in constants]
+    if not values or not all(map(_is_plain, values)):
+        return None
+    found = str(values[0]) if name == "COALESCE" else TEXTS[name](*values) if name in TEXTS else None
+    return Literal(found, call.type, call.at) if found is not None and len(found) <= LONGEST_PATTERN else None
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, str):
+        return value.isascii() and value.isprintable() and len(value) <= LONGEST_PATTERN
+    return type(value) is int
 
 
 def _fits(value: int | Fraction, kind: ColumnType) -> bool:

@@ -19,6 +19,7 @@ from dpsql.expressions.casts import cast_to
 from dpsql.expressions.constants import read_moment
 from dpsql.expressions.date_arithmetic import DAYS_OF_A_MONTH, SECONDS_OF_A_DAY, is_interval, span_of
 from dpsql.expressions.dates import FORMAT_PARTS
+from dpsql.expressions.parser_tree import nodes
 from dpsql.expressions.tree import Expression, Literal
 from dpsql.schema.types import Date, Double, Integer, Text, Timestamp
 
@@ -312,7 +313,7 @@ def _week(build: Build, day: Expression, since: Expression) -> Expression:
 def lower_format(lowering: Lowering, node: exp.Expr) -> Expression:
     """STRFTIME takes the format first or last."""
     lowering.only(node, ("this", "format"))
-    moment, form = node.this, node.args["format"]
+    moment, form = (_constant_text(lowering, part) for part in (node.this, node.args["format"]))
     if isinstance(moment, exp.Literal) and not isinstance(form, exp.Literal):
         moment, form = form, moment
     if not (isinstance(form, exp.Literal) and form.is_string):
@@ -324,6 +325,18 @@ def lower_format(lowering: Lowering, node: exp.Expr) -> Expression:
     for piece in _pieces(form.name, build, day, lowering, node):
         joined = piece if joined is None else build("||", joined, piece)
     return joined if joined is not None else build("STRFTIME", day, "")
+
+
+def _constant_text(lowering: Lowering, node: exp.Expr) -> exp.Expr:
+    """'%Y' || '-%m' is '%Y-%m'; anything but constants put together is left as it is."""
+    if not all(isinstance(part, JOINED) for part in nodes(node)):
+        return node
+    found = lowering.lower(node)
+    is_text = isinstance(found, Literal) and isinstance(found.value, str)
+    return exp.Literal.string(found.value) if is_text else node  # type: ignore[union-attr]
+
+
+JOINED = (exp.Literal, exp.DPipe, exp.Concat, exp.Paren, exp.Lower, exp.Upper, exp.Trim)
 
 
 def _pieces(form: str, build: Build, day: Expression, lowering: Lowering, node: exp.Expr) -> Iterator[Expression]:

@@ -261,7 +261,7 @@ def _read(found: re.Match[str]) -> Iterator[date]:
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 CHANCE = ("the answer would depend on chance", "remove it; dpsql adds the noise itself")
-CLOCK = ("the answer would depend on the time of the query", "write the date itself: DATE '2024-01-31'")
+CLOCK = ("times of day are not supported there", "write NOW() or CURRENT_DATE, which are the time of asking in UTC")
 STATE = ("the answer would depend on earlier queries", "remove it")
 SESSION = ("the answer would depend on who asks and where", "write the value itself")
 TIMES = (
@@ -284,8 +284,7 @@ NO_OTHER = "docs/sql.md lists the supported functions"
 
 VOLATILE = {
     CHANCE: "RAND RANDOM UUID GEN_RANDOM_UUID UUIDV4 UUIDV7 SETSEED",
-    CLOCK: "NOW TODAY CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_DATETIME LOCALTIME LOCALTIMESTAMP AGE AGO "
-    "GET_CURRENT_TIME GET_CURRENT_TIMESTAMP TRANSACTION_TIMESTAMP",
+    CLOCK: "CURRENT_TIME LOCALTIME GET_CURRENT_TIME CURRENT_LOCALTIME AGO",
     STATE: "NEXTVAL CURRVAL TXID_CURRENT GETVARIABLE",
     SESSION: "CURRENT_USER CURRENT_VERSION CURRENT_SCHEMA CURRENT_DATABASE CURRENT_SETTING GETENV VERSION",
     TIMES: "INTERVAL",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ from dpsql.options import with_clauses, with_proposal
 from dpsql.pipeline.format import laid_out
 from dpsql.sql.desugar import unpivoted
 from dpsql.sql.dialects import respell
-from dpsql.sql.parameters import Parameters, bind, check_parameters, check_text, marked
+from dpsql.sql.parameters import Parameters, bind, check_parameters, check_text, marked, reads_clock
 from dpsql.sql.post_processing import pivoted_values
 from dpsql.sql.privacy_options import number_clauses, read_options
 from dpsql.sql.syntax import grammar_of, shown
@@ -155,7 +155,9 @@ def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
     request = with_proposal(request)
     spent = frozenset(name for clause in clauses for name in clause.parameters)
     bind(tree, _given(request), spent, request.sql)
-    respell(tree, request.dialect, request.sql)
+    if not any(map(reads_clock, nodes(tree))):
+        request = replace(request, now=None)
+    respell(tree, request.dialect, request.sql, request.now)
     parts = nodes(tree)
     _check_numbers(parts, request.sql)
     _check_fetch(parts)

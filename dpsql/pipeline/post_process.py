@@ -294,6 +294,7 @@ def _receipt(noisy: Noisy, environment: Environment) -> Receipt:
         mechanism=charged.calibrated.mechanism,
         recalled=charged.entry is None,
         asked=_drawn_at(charged),
+        clock=charged.calibrated.request.now,
         refused=_refused(noisy),
         number=charged.entry.number if charged.entry else None,
         bounds=tuple(found_notes(charged.calibrated.releases)),

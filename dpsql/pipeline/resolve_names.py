@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from dpsql.expressions.parser_tree import copied
 from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.relation.format import format_aggregate, format_call
+from dpsql.sql.parameters import clock_note
 from dpsql.sql.post_processing import undeclared_constants
 from dpsql.sql.query import Resolver
 from dpsql.sql.syntax import shown
@@ -65,8 +66,10 @@ def resolve_names(parsed: Parsed, public: PublicEnvironment) -> Resolved:
     post_processing = resolver.whole(copied(parsed.tree))
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
     scans, adaptive = tuple(resolver.public_scans(post_processing)), tuple(resolver.adaptive)
+    now = parsed.request.now
+    notes = (*([] if now is None else [clock_note(now)]), *undeclared_constants(parsed.tree, public.schema))
     return Resolved(
-        request=replace(parsed.request, notes=undeclared_constants(parsed.tree, public.schema)),
+        request=replace(parsed.request, notes=notes),
         releases=releases,
         unit_columns=unit_columns,
         public=scans,

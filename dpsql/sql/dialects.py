@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -22,7 +23,8 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import copied, nodes
-from dpsql.sql.syntax import UNTRANSLATED, extra_clauses, has_aggregate, typed_text, with_marks
+from dpsql.sql.parameters import CLOCKS, at_time, reads_clock
+from dpsql.sql.syntax import UNTRANSLATED, extra_clauses, has_aggregate, output_name, typed_text, with_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,13 +236,14 @@ WORDS = (
 """What the parser knows besides, in the grammar that it is written in; NAMES are those that it leaves as they are."""
 
 
-def respell(tree: exp.Expr, dialect: str, text: str) -> None:
-    """Rewrites the tree in place. Columns without a name are called by what was written, not by what it became."""
+def respell(tree: exp.Expr, dialect: str, text: str, now: datetime | None = None) -> None:
+    """Rewrites the tree in place. Columns without a name are called by what was written, not by what it became.
+
+    `now` is the time of asking.
+    """
     called: dict[tuple[int, int], tuple[exp.Select, str | None]] = {}
     for node in nodes(tree)[::-1]:
-        rule = RULES.get(type(node)) or (NAMES.get(node.name.upper()) if isinstance(node, exp.Anonymous) else None)
-        if rule is None and dialect != "duckdb":
-            rule = MEANT.get(dialect, {}).get(type(node))
+        rule = _rule(node, dialect, now)
         if rule is None:
             continue
         item = _item_around(node)
@@ -261,6 +264,19 @@ def respell(tree: exp.Expr, dialect: str, text: str) -> None:
             item.replace(exp.alias_(copied(item), name, quoted=True))
 
 
+def _rule(node: exp.Expr, dialect: str, now: datetime | None) -> Respelled | None:
+    if now is not None and reads_clock(node):
+        return partial(_at_time, now=now)
+    rule = RULES.get(type(node)) or (NAMES.get(node.name.upper()) if isinstance(node, exp.Anonymous) else None)
+    return MEANT.get(dialect, {}).get(type(node)) if rule is None and dialect != "duckdb" else rule
+
+
+def _at_time(node: exp.Expr, now: datetime) -> exp.Expr:
+    if type(node) in CLOCKS and extra_clauses(node, {"sysdate"}):
+        raise Unreadable("the time of asking has microseconds and no time zone", "omit the argument: it is in UTC")
+    return at_time(node, now)
+
+
 def _item_around(node: exp.Expr) -> exp.Expr | None:
     """The item of a SELECT list that a node stands in, or is."""
     around: exp.Expr | None = node
@@ -275,6 +291,8 @@ def _place(item: exp.Expr) -> tuple[int, int]:
 
 def _called(item: exp.Expr, text: str) -> str | None:
     """What a column without a name is called: its text; None where it has a name, or its text is not to be found."""
+    if not isinstance(item, exp.Alias | exp.Subquery) and any(map(reads_clock, nodes(item))):
+        return output_name(item)  # the parser does not say where its words stand
     place = place_of(item, text)
     if isinstance(item, exp.Alias | exp.Column | exp.Subquery) or item.is_star or place is None:
         return None

@@ -4,11 +4,13 @@ WHERE x > ?             [10]             in order
 WHERE x > $1            [10]             by number
 WHERE x > $low          {"low": 10}      by name; :low and @low are the same
 WHERE x IN ?            [[1, 2]]         a list behind IN; IN (?) and = ANY (?) are the same
+WHERE x > NOW()                          the time of asking, which the front end reads
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -207,3 +209,62 @@ def _digits(value: int | float | Decimal) -> str:
         digits = repr(abs(float(value)))
         return digits if "e" in digits else f"{digits}e0"
     return format(value.copy_abs(), "f") if isinstance(value, Decimal) else str(abs(value))
+
+
+# -- the time of asking ------------------------------------------------------------------------------------------------
+# CURRENT_DATE and NOW() are one moment in the whole question, in UTC and without a time zone. A front end reads the
+# clock once and passes it in, so that all free stages stay pure; the moment is a constant of the question then, and
+# the same words on another day are another question, with an answer of its own.
+
+CLOCKS: dict[type[exp.Expr], type[date]] = {
+    exp.CurrentDate: date,
+    exp.CurrentTimestamp: datetime,
+    exp.CurrentDatetime: datetime,
+    exp.Localtimestamp: datetime,
+}
+CLOCK_NAMES = {
+    **dict.fromkeys(("TODAY", "AGE"), date),
+    **dict.fromkeys(("NOW", "GET_CURRENT_TIMESTAMP", "TRANSACTION_TIMESTAMP", "STATEMENT_TIMESTAMP"), datetime),
+    **dict.fromkeys(("GETDATE", "SYSDATE"), datetime),
+}
+"""Those that the parser leaves as they are, with how much of the clock they read. AGE(x) is AGE(CURRENT_DATE, x)."""
+READS_DAY = frozenset({"CURRENT_DATE", "TODAY", "AGE"})
+READS_CLOCK = READS_DAY | CLOCK_NAMES.keys() | {"CURRENT_TIMESTAMP", "CURRENT_DATETIME", "LOCALTIMESTAMP"}
+READS_CLOCK |= {"CURRENT_LOCALTIMESTAMP"}
+
+
+def clock_for(sql: str, now: datetime) -> datetime | None:
+    """As much of the clock as the words of the query may read, so that the question is the same all day if it can be.
+
+    >>> noon = datetime(2026, 11, 20, 12, 0)
+    >>> clock_for("... WHERE day < CURRENT_DATE", noon), clock_for("... WHERE items > 3", noon)
+    (datetime.datetime(2026, 11, 20, 0, 0), None)
+    """
+    words = READS_CLOCK & {word.upper() for word in re.findall(r"\w+", sql)}
+    if not words:
+        return None
+    return now if words - READS_DAY else datetime.combine(now, datetime.min.time())
+
+
+def reads_clock(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper() in CLOCK_NAMES and len(node.expressions) == (node.name.upper() == "AGE")
+    return type(node) in CLOCKS
+
+
+def at_time(node: exp.Expr, now: datetime) -> exp.Expr:
+    """The constant that a word of the clock stands for."""
+    named = isinstance(node, exp.Anonymous)
+    kind = CLOCK_NAMES[node.name.upper()] if named else CLOCKS[type(node)]
+    moment = literal(now if kind is datetime else now.date())
+    return exp.Anonymous(this=node.name, expressions=[moment, *node.expressions]) if node.expressions else moment
+
+
+def clock_note(now: datetime) -> str:
+    """
+    >>> clock_note(datetime(2026, 11, 20))
+    'CURRENT_DATE is 2026-11-20, the day of asking in UTC'
+    """
+    if now.time() == datetime.min.time():
+        return f"CURRENT_DATE is {now:%Y-%m-%d}, the day of asking in UTC"
+    return f"NOW() is {now:%Y-%m-%d %H:%M:%S}, the time of asking in UTC"
