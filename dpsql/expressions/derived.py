@@ -170,6 +170,21 @@ def _text(expression: Expression) -> str | None:
     return expression.value if isinstance(expression, Literal) and isinstance(expression.value, str) else None
 
 
+def lower_printed(lowering: Lowering, node: exp.Expr) -> Expression:
+    """FORMAT('{}-{}', a, b) of texts and integers, in the order in which they are written."""
+    lowering.only(node, ("this", "expressions"))
+    values = [lowering.lower(part) for part in node.expressions]
+    plain = isinstance(node.this, exp.Literal) and all(isinstance(value.type, Text | Integer) for value in values)
+    pieces = node.this.name.split("{}") if plain else []
+    if len(pieces) != len(values) + 1 or not values or any(set(piece) & set("{}") for piece in pieces):
+        raise lowering.refuse(node)
+    build = builder(lowering, node)
+    joined = _constant(pieces[0])
+    for value, piece in zip(values, pieces[1:], strict=True):
+        joined = build("||", build("||", joined, value), piece)
+    return joined
+
+
 def lower_bits(lowering: Lowering, node: exp.Expr) -> Expression:
     lowering.only(node, ("this",))
     build = builder(lowering, node)
@@ -250,6 +265,7 @@ def remainder(build: Build, value: Expression, width: int) -> Expression:
 
 SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.Chr: lower_chr,
+    exp.Format: lower_printed,
     exp.Repeat: lower_repeat,
     exp.Translate: lower_translate,
     exp.BitLength: lower_bits,

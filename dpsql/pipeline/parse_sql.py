@@ -29,7 +29,7 @@ from dpsql.limits import (
 from dpsql.options import with_clauses, with_proposal
 from dpsql.pipeline.format import laid_out
 from dpsql.sql.desugar import unpivoted
-from dpsql.sql.dialects import respell
+from dpsql.sql.dialects import respell, unchained
 from dpsql.sql.parameters import Parameters, bind, check_parameters, check_text, marked, reads_clock
 from dpsql.sql.post_processing import pivoted_values
 from dpsql.sql.privacy_options import number_clauses, read_options
@@ -183,7 +183,7 @@ def _one_query(request: QueryRequest, public: PublicEnvironment) -> tuple[exp.Qu
         raise SqlSyntaxError(
             f"there are {len(statements)} statements, but only one can run at a time", hint="run them one by one"
         )
-    tree = unpivoted(statements[0], sql, lambda table, name: pivoted_values(table, name, public.schema))
+    tree = unpivoted(unchained(statements[0]), sql, lambda table, name: pivoted_values(table, name, public.schema))
     if not isinstance(tree, exp.Query):
         raise no_question(tree)
     return tree, clauses
@@ -316,6 +316,8 @@ def _check_lists(tokens: Sequence[Token], sql: str) -> None:
     """x IN [1, NULL] passes over NULL where x IN (1, NULL) does not; the parser makes them one."""
     for position, (word, bracket) in enumerate(pairwise(tokens)):
         listed = word.token_type is TokenType.IN and bracket.token_type is TokenType.L_BRACKET
+        if listed and position > 1 and tokens[position - 2].token_type is TokenType.FOR:
+            continue  # [x * 2 FOR x IN [1, 2]]
         if listed and not _is_plain_list(tokens[position + 2 :]):
             raise Unsupported(
                 "IN takes a list in parentheses", at=Place(sql, bracket.start, bracket.end), hint="write x IN (1, 2)"

@@ -19,15 +19,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.lower import place_of
-from dpsql.expressions.parser_tree import copied, nodes
+from dpsql.expressions.parser_tree import copied, nodes, nodes_of
 from dpsql.sql.parameters import CLOCKS, at_time, reads_clock
-from dpsql.sql.syntax import UNTRANSLATED, extra_clauses, has_aggregate, output_name, typed_text, with_marks
+from dpsql.sql.syntax import DUCKDB, UNTRANSLATED, extra_clauses, has_aggregate, output_name, typed_text, with_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 # -- date formats ------------------------------------------------------------------------------------------------------
 # Formats of dates as PostgreSQL and Snowflake write them: 'YYYY-MM' for '%Y-%m'.
@@ -275,6 +276,142 @@ def _at_time(node: exp.Expr, now: datetime) -> exp.Expr:
     if type(node) in CLOCKS and extra_clauses(node, {"sysdate"}):
         raise Unreadable("the time of asking has microseconds and no time zone", "omit the argument: it is in UTC")
     return at_time(node, now)
+
+
+# -- words of DuckDB ---------------------------------------------------------------------------------------------------
+# What DuckDB 2.0 reads and the parser leaves as it is written, or half reads.
+#
+# name.upper().left(1)          LEFT(UPPER(name), 1)
+# ['low', 'high'][i]            CASE i WHEN 1 THEN 'low' WHEN 2 THEN 'high' END
+# MAP {'a': 1, 'b': 2}[x]       CASE x WHEN 'a' THEN 1 WHEN 'b' THEN 2 END
+# LIST_POSITION(['a', 'b'], x)  CASE x WHEN 'a' THEN 1 WHEN 'b' THEN 2 END
+# STRING_SPLIT(s, ',')[2]       SPLIT_PART(s, ',', 2), and NULL beyond the last part
+# TRY(CAST(x AS INTEGER))       TRY_CAST(x AS INTEGER)
+
+CHAINED = "_chained"
+
+
+def unchained(tree: exp.Expr) -> exp.Expr:
+    """Calls in the manner of methods become plain ones, in place: the function is read again with all its arguments."""
+    for node in nodes_of(tree, exp.Dot)[::-1]:
+        call = node.expression
+        if isinstance(call, exp.Anonymous) and isinstance(call.this, str) and call.this.isidentifier():
+            values = [_as_columns(node.this), *call.expressions]
+            names = [
+                DUCKDB.generate(value) if isinstance(value, exp.Literal) else f"{CHAINED}{place}"
+                for place, value in enumerate(values)
+            ]
+            plain = _read(f"{call.this}({', '.join(names)})")
+            if plain is None:
+                continue
+            held = {f"{CHAINED}{place}": value for place, value in enumerate(values)}
+            for column in nodes_of(plain, exp.Column):
+                if column.name in held:
+                    column.replace(held[column.name])
+            node.replace(plain)
+            tree = plain if node is tree else tree
+    return tree
+
+
+def _read(text: str) -> exp.Expr | None:
+    try:
+        (found,) = DUCKDB.parser().parse(DUCKDB.tokenize(f"SELECT {text}"), text)
+    except SqlglotError:
+        return None
+    assert found is not None
+    return found.expressions[0]  # type: ignore[no-any-return]
+
+
+def _as_columns(node: exp.Expr) -> exp.Expr:
+    """The parser takes the columns before a dot for parts of one long name."""
+    if isinstance(node, exp.Identifier):
+        return with_marks(exp.Column(this=copied(node)), node)
+    if (
+        isinstance(node, exp.Dot)
+        and isinstance(node.this, exp.Identifier)
+        and isinstance(node.expression, exp.Identifier)
+    ):
+        return with_marks(exp.Column(this=copied(node.expression), table=copied(node.this)), node)
+    if not isinstance(node, exp.Column):
+        for part in [*node.iter_expressions()]:
+            found = _as_columns(part)
+            if found is not part:
+                part.replace(found)
+    return node
+
+
+def _chosen_from(key: exp.Expr, pairs: Sequence[tuple[exp.Expr, exp.Expr]]) -> exp.Expr:
+    """CASE key WHEN a THEN b ... END"""
+    return exp.Case(this=key, ifs=[exp.If(this=copied(wanted), true=copied(then)) for wanted, then in pairs])
+
+
+def _taken(node: exp.Expr) -> exp.Expr:
+    """An element of a list that is written down, or of a text that is split."""
+    if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
+        return node
+    index, values = node.expressions[0], node.this.expressions
+    if isinstance(node.this, exp.Split):
+        return _split_part(node.this, index) or node
+    if not isinstance(node.this, exp.Array) or not values or any(isinstance(value, exp.Query) for value in values):
+        return node
+    first = [(exp.Literal.number(place), typed_text(value)) for place, value in enumerate(values, 1)]
+    last = [(exp.Literal.number(f"-{place}"), typed_text(value)) for place, value in enumerate(values[::-1], 1)]
+    return _chosen_from(exp.cast(index, "BIGINT"), [*first, *last])
+
+
+def _split_part(split: exp.Expr, index: exp.Expr) -> exp.Expr | None:
+    text, delimiter = split.this, split.expression
+    place = int(index.name) if isinstance(index, exp.Literal) and index.is_int else 0
+    if place < 1 or extra_clauses(split, {"this", "expression"}):
+        return None
+    if not (isinstance(delimiter, exp.Literal) and delimiter.is_string and delimiter.name) or text.find(exp.SplitPart):
+        return None  # a split of a split of a split would be written out many times
+    part = exp.SplitPart(this=text, delimiter=delimiter, part_index=exp.Literal.number(place))
+    if place == 1:
+        return part
+    without = exp.Replace(this=copied(text), expression=copied(delimiter), replacement=exp.Literal.string(""))
+    removed = exp.Sub(this=exp.Length(this=copied(text)), expression=exp.Length(this=without))
+    enough = exp.GTE(this=removed, expression=exp.Literal.number((place - 1) * len(delimiter.name)))
+    return exp.Case(ifs=[exp.If(this=enough, true=part)])
+
+
+def _looked_up(node: exp.Expr) -> exp.Expr:
+    """MAP {'a': 1}[x], which the parser reads as a map of {'a': 1}[x]."""
+    bracket = node.this
+    entries = bracket.this.expressions if isinstance(bracket, exp.Bracket) else []
+    if not entries or len(bracket.expressions) != 1 or not isinstance(bracket.this, exp.Struct):
+        return node
+    if not all(isinstance(entry, exp.PropertyEQ) for entry in entries):
+        return node
+    pairs = [(typed_text(entry.this), typed_text(entry.expression)) for entry in entries]
+    return _chosen_from(bracket.expressions[0], pairs)
+
+
+def _position_in(values: exp.Expr, value: exp.Expr) -> exp.Expr:
+    listed = values.expressions if isinstance(values, exp.Array) else []
+    if not listed or any(isinstance(part, exp.Null) for part in listed):
+        return exp.Anonymous(this="LIST_POSITION", expressions=[values, value])
+    return _chosen_from(value, [(typed_text(part), exp.Literal.number(place)) for place, part in enumerate(listed, 1)])
+
+
+def _tried(node: exp.Expr) -> exp.Expr:
+    """A cast that fails is NULL here, and not all that is computed from it: nothing else may stand in TRY."""
+    cast = node.this
+    if type(cast) not in (exp.Cast, exp.TryCast) or not isinstance(cast.this, exp.Column):
+        return node
+    return exp.TryCast(this=cast.this, to=cast.to)
+
+
+def _printed(node: exp.Expr) -> exp.Expr:
+    """PRINTF('%s-%d', a, b) is FORMAT('{}-{}', a, b)."""
+    form, *values = node.expressions
+    if (
+        not isinstance(form, exp.Literal)
+        or set(re.findall("%.?", form.name)) - {"%s", "%d"}
+        or set(form.name) & set("{}")
+    ):
+        return node
+    return exp.Format(this=exp.Literal.string(re.sub("%[sd]", "{}", form.name)), expressions=values)
 
 
 def _item_around(node: exp.Expr) -> exp.Expr | None:
@@ -607,6 +744,10 @@ def _read_by(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
 
 
 NAMES |= {"TO_DATE": _date_of_text}
+for _name in ("LIST_POSITION", "LIST_INDEXOF", "ARRAY_POSITION", "ARRAY_INDEXOF"):
+    NAMES |= _call(_name, 2, _position_in)
+NAMES |= _call("ARRAY_EXTRACT", 2, lambda value, place: exp.Bracket(this=value, expressions=[place]))
+NAMES |= {"PRINTF": _printed}
 for _name in ("STRPTIME", "TRY_STRPTIME"):
     NAMES |= _call(_name, 2, _read_by(exp.StrToTime))
 NAMES |= _call("PARSE_DATE", 2, lambda form, text: _read_by(exp.StrToDate)(text, form))
@@ -623,6 +764,10 @@ RULES: dict[type[exp.Expr], Respelled] = {
     exp.StrToDate: _parsed,
     exp.In: _listed,
     exp.ArrayContains: _contained,
+    exp.Contains: _contained,
+    exp.Bracket: _taken,
+    exp.ToMap: _looked_up,
+    exp.Try: _tried,
     exp.DecodeCase: _decoded,
     exp.EqualNull: lambda node: exp.NullSafeEQ(this=node.this, expression=node.expression),
     exp.RawString: lambda node: exp.Literal.string(node.name),

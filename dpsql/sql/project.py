@@ -172,7 +172,7 @@ def _columns(select: exp.Select, scope: Scope, windows: Windows) -> dict[str, Ex
 def _item(item: exp.Expr, scope: Scope, windows: Windows) -> list[tuple[str, Expression]]:
     if not item.is_star:
         return [(output_name(item).lower(), scope.lowering.lower(windows.replaced(unaliased(item))))]
-    scope.resolver.only(item, {"this", "table", "except_", "replace"})
+    scope.resolver.only(item, {"this", "table", "except_", "replace", "rename"})
     star = item if isinstance(item, exp.Star) else item.this
     table = item.table if isinstance(item, exp.Column) else ""
     found = _of_table(scope.source, table.lower()) if table else _of_all(scope.source)
@@ -203,15 +203,19 @@ def _of_all(source: Source) -> list[tuple[str, Expression]]:
 def _changed(
     columns: list[tuple[str, Expression]], star: exp.Expr, scope: Scope, windows: Windows
 ) -> list[tuple[str, Expression]]:
-    """* EXCLUDE (a) REPLACE (b + 1 AS b)"""
-    scope.resolver.only(star, {"except_", "replace"})
+    """* EXCLUDE (a) REPLACE (b + 1 AS b) RENAME (c AS d)"""
+    scope.resolver.only(star, {"except_", "replace", "rename"})
     left_out = [part.name.lower() for part in star.args.get("except_") or ()]
     replaced = {part.alias.lower(): part.this for part in star.args.get("replace") or ()}
-    for name in (*left_out, *replaced):
+    renamed = {part.this.name.lower(): part.alias.lower() for part in star.args.get("rename") or ()}
+    for name in (*left_out, *replaced, *renamed):
         if all(name != other for other, _ in columns):
             raise scope.resolver.refuse(f'* has no column "{name}"', star, "name a column of the tables in FROM")
     return [
-        (name, scope.lowering.lower(windows.replaced(replaced[name])) if name in replaced else column)
+        (
+            renamed.get(name, name),
+            scope.lowering.lower(windows.replaced(replaced[name])) if name in replaced else column,
+        )
         for name, column in columns
         if name not in left_out
     ]
