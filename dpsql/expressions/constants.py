@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from dpsql.errors import ProgrammingError, SchemaError
 from dpsql.expressions.properties import EXACT_DECIMAL_DIGITS, INT64
@@ -51,9 +51,7 @@ def read_dates(function: str, arguments: tuple[Expression, ...]) -> tuple[Expres
         return arguments  # it would stay a text
     wanted: ColumnType = Timestamp() if Timestamp in kinds else Date()
     return tuple(
-        read_moment(argument, wanted)
-        if isinstance(argument, Literal) and isinstance(argument.value, str) and _looks_dated(argument.value)
-        else argument
+        read_moment(argument, wanted) if _is_text(argument) and _looks_dated(str(argument.value)) else argument
         for argument in arguments
     )
 
@@ -122,8 +120,9 @@ def read_texts(function: str, arguments: tuple[Expression, ...]) -> tuple[Expres
     return (*kept, *read[len(kept) :])
 
 
-def _is_text(argument: Expression) -> bool:
-    return isinstance(argument, Literal) and isinstance(argument.value, str)
+def _is_text(argument: Expression) -> TypeGuard[Literal]:
+    """Whether it is a text as it was written."""
+    return isinstance(argument, Literal) and isinstance(argument.value, str) and not argument.computed
 
 
 def _as_truth(argument: Expression) -> Expression:
@@ -250,7 +249,9 @@ def _folded_text(call: Call) -> Literal | None:
     if not values or not all(map(_is_plain, values)):
         return None
     found = str(values[0]) if name == "COALESCE" else TEXTS[name](*values) if name in TEXTS else None
-    return Literal(found, call.type, call.at) if found is not None and len(found) <= LONGEST_PATTERN else None
+    if found is None or len(found) > LONGEST_PATTERN:
+        return None
+    return Literal(found, call.type, call.at, computed=True)
 
 
 def _is_plain(value: object) -> bool:

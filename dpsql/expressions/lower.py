@@ -360,7 +360,7 @@ def _difference(
 
 def _dated(moment: Expression, beside: Expression | None = None) -> Expression:
     """A text literal in place of a date; beside a date its time of day is ignored, as in DuckDB."""
-    is_text = isinstance(moment, Literal) and isinstance(moment.value, str)
+    is_text = isinstance(moment, Literal) and isinstance(moment.value, str) and not moment.computed
     kind = Date() if beside is not None and isinstance(beside.type, Date) else Timestamp()
     return read_moment(moment, kind) if is_text else moment  # type: ignore[arg-type]
 

@@ -193,6 +193,8 @@ class Literal:
     value: Value | None
     type: ColumnType
     at: Place | None = field(default=None, compare=False, repr=False)
+    computed: bool = field(default=False, compare=False, repr=False)
+    """Whether a function gave it: such a text stays a text, where a written one is read as what it stands beside."""
 
     @cached_property
     def properties(self) -> Properties:
