@@ -125,6 +125,8 @@ class ExplainedRelease:
     """The levels of ROLLUP, CUBE or GROUPING SETS."""
     statistics: tuple[ExplainedStatistic, ...]
     tests: tuple[ExplainedTest, ...]
+    least_people: int | None = None
+    """The data owner's minimum_people: a group of fewer is shown with a probability of at most 5 %."""
     found: tuple[str, ...] = ()
     """The bounds that the query will find by itself; SQL and measures shown here use presumed bounds."""
 
@@ -319,6 +321,7 @@ def explain_release(release: CalibratedRelease) -> ExplainedRelease:
             for drawn, draw in release.statistics
         ),
         tests=tuple(ExplainedTest(part.test.clipped, part.most) for part in release.tests),
+        least_people=plan.least_people,
         found=tuple(_found(release.planned.auto_bounds)),
     )
 
@@ -445,6 +448,8 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
         yield "auto", f"the query finds, for {float(AUTO_BOUNDS):.0%} of its cost: {', '.join(release.found)}"
     if release.threshold is not None and not release.found:
         why = "as requested" if release.public_keys else "the keys are not public"
+        if release.least_people is not None:
+            why = f"the data owner hides groups of fewer than {release.least_people:,} people, with 95 % certainty"
         yield "groups", f"shown if the noisy number of people is at least {release.threshold:,}: {why}"
     elif release.keys:
         yield "groups", "public: all are shown, even empty ones"

@@ -141,6 +141,11 @@ def _facts(table: Table, column: Column) -> Iterator[str]:
         yield f"randomised reports ({column.collected.mechanism}, epsilon {column.collected.epsilon:g})"
     if column.nullable:
         yield "may be NULL"
+    if not column.group_by:
+        yield "may be filtered, not grouped by"
+    for part in (table, column):
+        if part.analysts is not None:
+            yield f"for {', '.join(part.analysts)}"
 
 
 def _listed(values: tuple[object, ...]) -> str:

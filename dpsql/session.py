@@ -92,7 +92,7 @@ class Session:
             engine.close()
             raise
         engine.timeout = limit
-        self.environment = Environment(loaded, engine, opened, PostProcessor())
+        self.environment = Environment(loaded.seen_by(analyst), engine, opened, PostProcessor())
         self.query_epsilon = share
 
     @staticmethod

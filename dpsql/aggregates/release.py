@@ -259,6 +259,8 @@ class Release:
     """The column with the number of units that selects groups; None if all groups are shown."""
     min_units: int | None
     """The least number of units that the analyst requires for a group to be shown."""
+    least_people: int | None = None
+    """The least number of people that the data owner requires for a group to be shown, except with BETA."""
     presumed: tuple[tuple[Expression, Properties], ...] = ()
     """The arguments without declared bounds, and the bounds that max_rows_per_group implies (relation/facts.py)."""
 

@@ -1,6 +1,7 @@
 """`dpsql init` and `dpsql check`: draft a schema from the data, and check that it matches."""
 
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -149,7 +150,9 @@ def check_schema(schema: Path, db: str | None) -> CommandReport:
             if as_written is not None:
                 check_readable(engine, loaded, as_written)
     fitting = "" if db is None else f" and matches {without_password(db)}"
-    return replace(describe_schema(loaded), note=f"{schema} is valid{fitting}")
+    described = describe_schema(loaded)
+    note = "\n".join([f"{schema} is valid{fitting}", *([described.note] if described.note else [])])
+    return replace(described, note=note)
 
 
 def look_at_data(schema: Path, db: str | None) -> tuple[CommandReport, bool]:
@@ -185,8 +188,26 @@ def describe_schema(schema: Schema) -> CommandReport:
         )
         for name, declared in schema.tables.items()
     ]
-    document = {"dataset": schema.dataset, "tables": [dict(zip(names, row, strict=True)) for row in rows]}
-    return CommandReport(document, names, rows, table(names, rows))
+    rules = list(_owners_rules(schema))
+    tables = [dict(zip(names, row, strict=True)) for row in rows]
+    document = {"dataset": schema.dataset, "tables": tables, "rules": rules}
+    return CommandReport(document, names, rows, table(names, rows), "\n".join(rules))
+
+
+def _owners_rules(schema: Schema) -> Iterator[str]:
+    """What no question can loosen."""
+    if schema.minimum_people is not None:
+        yield f"rule: an answer about fewer than {schema.minimum_people} people is hidden, with 95 % certainty"
+    if schema.accuracy == "required":
+        yield "rule: each query states its accuracy"
+    for name, declared in schema.tables.items():
+        if declared.analysts is not None:
+            yield f"rule: {name} is for {', '.join(declared.analysts)} only"
+        for column in declared.columns.values():
+            if not column.group_by:
+                yield f"rule: {name}.{column.name} may be filtered, not grouped by"
+            if column.analysts is not None:
+                yield f"rule: {name}.{column.name} is for {', '.join(column.analysts)} only"
 
 
 def _unbounded(declared: Table) -> list[str]:

@@ -404,12 +404,26 @@ def _release(
     return replace(drawn, fingerprint=found)
 
 
+BETA = Fraction(1, 20)
+"""The largest probability that a group is shown which has fewer people than the data owner requires."""
+
+
 def _thresholds(release: Release, measures: tuple[NoisyMeasure, ...], reserved: Fraction) -> dict[str, int]:
     """The noisy number of units that a group needs to be shown. With public keys, hiding small groups needs no delta.
 
     In a total a unit may count once for each of its groups, and it may be in as many totals.
     """
     chosen = {measure.bounded.column: measure for measure in measures if measure.bounded.column in release.selecting}
+    asked = _asked_thresholds(release, chosen, reserved)
+    if release.least_people is None:
+        return asked
+    # With one person fewer it is shown with a probability of at most BETA, and with still fewer more rarely.
+    fewer = release.least_people - 1
+    hiding = {column: counting.noise.threshold(1, BETA) - 1 + fewer for column, counting in chosen.items()}
+    return {column: max(most, hiding[column]) for column, most in asked.items()}
+
+
+def _asked_thresholds(release: Release, chosen: dict[str, NoisyMeasure], reserved: Fraction) -> dict[str, int]:
     if release.domain is not None:
         return dict.fromkeys(chosen, release.min_units or 0)
     return {

@@ -29,7 +29,7 @@ from dpsql.aggregates.measure import (
 )
 from dpsql.aggregates.release import Bounded, Columns, Release, drawn_together, levels_of
 from dpsql.aggregates.table import AGGREGATES
-from dpsql.errors import Unsupported
+from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.format import format_expression, format_value
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.refusals import INSTEAD, about
@@ -39,6 +39,7 @@ from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.pipeline.track_units import contribution_bounds
 from dpsql.relation.facts import expected_of
 from dpsql.relation.format import format_call
+from dpsql.relation.relation import Aggregate
 from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.track_units import Tracked, TrackedRelease
     from dpsql.relation.domain import Domain, ListedKeys
-    from dpsql.relation.relation import Aggregate, AggregateCall, CrossUnitJoin, Relation, Scan
+    from dpsql.relation.relation import AggregateCall, CrossUnitJoin, Relation, Scan
     from dpsql.sql.adaptive import AdaptiveSubquery
 
     Presumed = tuple[tuple[Expression, Properties], ...]
@@ -75,6 +76,7 @@ class Measured:
 
 
 def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
+    _check_owners_rules(tracked, public)
     releases = tuple(
         _measure(release, tracked.request.by_clause(release.aggregate.clause), public) for release in tracked.releases
     )
@@ -84,8 +86,11 @@ def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
 
 
 def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvironment) -> Release:
+    least_people = None if release.aggregate.is_auxiliary else public.schema.minimum_people
     if release.aggregate.is_auxiliary:
         request = replace(request, propose=None, min_units=None, bounding="sample")
+    elif least_people is not None:
+        request = replace(request, min_units=max(request.min_units or 1, least_people))
     if release.across is not None:
         return _matched(release, release.across, request)
     if release.aggregate.reports is not None:
@@ -108,7 +113,35 @@ def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvir
     partition_selection = columns.column_of(CountUnits()) if selecting else None
     inferred = _release(release, request, groups, columns, answers, partition_selection)
     _check_ranges(asked.presumed, release.aggregate)
-    return replace(inferred, presumed=asked.presumed)
+    return replace(inferred, presumed=asked.presumed, least_people=least_people)
+
+
+def _check_owners_rules(tracked: Tracked, public: PublicEnvironment) -> None:
+    """Refuses what the data owner does not let anybody ask."""
+    counts_reports = any(isinstance(table, Aggregate) and table.reports is not None for table in tracked.public)
+    if not tracked.releases and not counts_reports:
+        return
+    if public.schema.accuracy == "required" and tracked.request.accuracy is None:
+        raise ProgrammingError(
+            "the data owner requires each query to state its accuracy",
+            hint='write accuracy=50, or accuracy="5%", and leave out epsilon=; one query at a time',
+        )
+    if public.schema.minimum_people is None:
+        return
+    if counts_reports:
+        raise Unsupported(
+            "reports are counted whole, and the data owner hides groups of fewer than "
+            f"{public.schema.minimum_people} people",
+            hint="ask about columns that are not collected",
+        )
+    for release in tracked.releases:
+        if release.aggregate.totals:
+            raise Unsupported(
+                f"the data owner hides groups of fewer than {public.schema.minimum_people} people, which the totals "
+                "of ROLLUP, CUBE and GROUPING SETS do not",
+                at=release.aggregate.calls[0].at if release.aggregate.calls else None,
+                hint="query the totals separately",
+            )
 
 
 def _check_ranges(presumed: Presumed, aggregate: Aggregate) -> None:

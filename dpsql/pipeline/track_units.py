@@ -23,6 +23,7 @@ from dpsql.pipeline.auto_bounds import (
 from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
 from dpsql.relation.facts import ColumnFacts, facts_of
+from dpsql.relation.grouping import check_grouping
 from dpsql.relation.relation import CrossUnitJoin, Filter, Project
 from dpsql.relation.sql import listed_keys_sql, relation_sql, rows_per_unit
 from dpsql.relation.units import bounding_scans, different_units, one_row_per_unit, parts_of, reads_unit, scans_of
@@ -143,6 +144,8 @@ def _track(
     above = (*aggregate.keys, *(argument for call in aggregate.calls for argument in call.arguments))
     source, answers_met = bound_work(aggregate.source, above, lambda sql: _counted(sql, resolved, public))
     aggregate = replace(aggregate, source=source)
+    if not aggregate.is_auxiliary:
+        check_grouping(aggregate, lambda table, column: _may_group(public, table, column))
     if not aggregate.is_auxiliary:  # which groups by the same keys, cut alike, and counts
         check_copied(aggregate)
     facts = facts_of(source)
@@ -167,6 +170,12 @@ def _track(
         across=across,
         answers_met=answers_met,
     )
+
+
+def _may_group(public: PublicEnvironment, table: str, column: str) -> bool:
+    declared = public.schema.table(table)
+    found = None if declared is None else declared.column(column)
+    return found is None or found.group_by
 
 
 def contribution_bounds(scans: Collection[Scan], most: int | None, request: QueryRequest) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -65,6 +65,9 @@ if TYPE_CHECKING:
 AUTO: Literal["auto"] = "auto"
 
 
+DeclaredPart = TypeVar("DeclaredPart", bound="Declared")
+
+
 class Declared(BaseModel):
     """A part of the schema file: a mapping with known keys."""
 
@@ -86,6 +89,14 @@ class Declared(BaseModel):
                     f'unknown key "{key}"', key, hint=cls.elsewhere.get(key) or did_you_mean(key, cls.model_fields)
                 )
         return data
+
+
+def _copied(part: DeclaredPart, **update: object) -> DeclaredPart:
+    """A copy with other values, which does not inherit what was computed from those before."""
+    copy = part.model_copy(update=update)
+    for name in [name for name in vars(copy) if name not in type(part).model_fields]:
+        del vars(copy)[name]
+    return copy
 
 
 class Named(Declared):
@@ -131,6 +142,20 @@ def spelled(kind: str, name: str, declared: Mapping[str, object], *at: str) -> s
         if known.lower() == name.lower():
             return known
     raise complaint(f'there is no {kind} "{name}"', *at, hint=did_you_mean(name, declared))
+
+
+ANALYSTS_JSON = {"type": ["array", "null"], "items": {"type": "string"}, "minItems": 1}
+
+
+def read_analysts(names: object) -> tuple[str, ...] | None:
+    """The names of analysts, as the ledger has them."""
+    if names is None:
+        return None
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) and n.strip() for n in names):
+        raise complaint(
+            "analysts must be a list of names", hint="write  analysts: [ada, bob]; names are compared as written"
+        )
+    return tuple(names)
 
 
 # -- column ------------------------------------------------------------------------------------------------------------
@@ -253,6 +278,14 @@ class Column(Named):
     collected: Collected | None = Field(
         default=None, description="The column holds randomised reports; `type` is the type of the answers"
     )
+    group_by: bool = Field(
+        default=True, description="Whether queries may group by it; if not, they may compare it with constants"
+    )
+    analysts: Annotated[tuple[str, ...] | None, WithJsonSchema(ANALYSTS_JSON)] = Field(
+        default=None, description="The only analysts for whom the column exists; by default all"
+    )
+
+    _read_analysts = field_validator("analysts", mode="plain")(read_analysts)
 
     @property
     def stored_type(self) -> ColumnType:
@@ -522,6 +555,9 @@ class Table(Named):
     csv: Csv = Field(
         default_factory=Csv, description="How this table's text file is read; by default as the schema says"
     )
+    analysts: Annotated[tuple[str, ...] | None, WithJsonSchema(ANALYSTS_JSON)] = Field(
+        default=None, description="The only analysts for whom the table exists; by default all"
+    )
     view: Literal["trusted"] | None = Field(
         default=None,
         description="Vouches for a view or computed columns: each row depends on one person's rows only, and none "
@@ -543,6 +579,10 @@ class Table(Named):
         """The column that holds the unit; None when the table is public or reaches its unit over a path."""
         return self.unit if isinstance(self.unit, str) else None
 
+    def seeing(self, columns: Mapping[str, Column]) -> Table:
+        """The table with these of its columns alone."""
+        return _copied(self, columns=columns)
+
     def column(self, name: str) -> Column | None:
         """The column of that name in any case, as SQL understands names."""
         return self._by_lower_name.get(name.lower())
@@ -550,6 +590,8 @@ class Table(Named):
     @cached_property
     def _by_lower_name(self) -> dict[str, Column]:
         return {name.lower(): column for name, column in self.columns.items()}
+
+    _read_analysts = field_validator("analysts", mode="plain")(read_analysts)
 
     @field_validator("columns")
     @classmethod
@@ -599,6 +641,35 @@ class Table(Named):
         return self
 
     @model_validator(mode="after")
+    def _restrict_what_can_be(self) -> Table:
+        leading = self.unit.through if isinstance(self.unit, UnitPath) else self.unit
+        for name, column in self.columns.items():
+            if not column.group_by and (self.public or name == leading or column.collected is not None):
+                raise complaint(
+                    f'"{name}" cannot be kept from GROUP BY: '
+                    + (
+                        "everybody may see the rows of a public table"
+                        if self.public
+                        else "it leads to the person"
+                        if name == leading
+                        else "its reports are counted by value"
+                    ),
+                    "columns",
+                    name,
+                    "group_by",
+                    hint="remove group_by",
+                )
+            if column.analysts is not None and name == leading:
+                raise complaint(
+                    f'"{name}" leads to the person, and cannot be for some analysts only',
+                    "columns",
+                    name,
+                    "analysts",
+                    hint="write analysts next to the table's unit, for the whole table",
+                )
+        return self
+
+    @model_validator(mode="after")
     def _leave_unique_alone(self) -> Table:
         if self.unique and isinstance(self.unit, UnitPath):
             raise complaint(
@@ -643,6 +714,13 @@ class Schema(Declared):
     empty_groups: Literal["show", "hide"] = Field(
         default="show", description="Whether answers show public groups that look empty; a query may say otherwise"
     )
+    minimum_people: Annotated[int, Field(ge=2, lt=2**31)] | None = Field(
+        default=None,
+        description="An answer about fewer people is shown with a probability of at most 5 %, whatever is asked",
+    )
+    accuracy: Literal["optional", "required"] = Field(
+        default="optional", description="Whether each query has to state its accuracy, and so pays for no more"
+    )
     tables: Mapping[str, Table] = Field(
         description="Name: table; sales.orders for a table in another schema of the database"
     )
@@ -667,6 +745,25 @@ class Schema(Declared):
             hops.append(Hop(table.unit.through, table.unit.to_table, table.unit.to_column))
             table = self.table(table.unit.to_table)
         return tuple(hops)
+
+    def seen_by(self, analyst: str | None) -> Schema:
+        """The part of the schema that exists for an analyst; None has what everybody has.
+
+        Args:
+            analyst: the name, compared as written.
+        """
+
+        def sees(part: Table | Column) -> bool:
+            return part.analysts is None or analyst in part.analysts
+
+        if all(sees(table) and all(map(sees, table.columns.values())) for table in self.tables.values()):
+            return self
+        tables = {
+            name: table.seeing({key: column for key, column in table.columns.items() if sees(column)})
+            for name, table in self.tables.items()
+            if sees(table)
+        }
+        return _copied(self, tables=tables)
 
     def link_targets(self, table_name: str) -> frozenset[str]:
         """The columns of a table that foreign keys of other tables refer to.
@@ -722,6 +819,7 @@ class Schema(Declared):
         }
         for name in resolved:
             _check_path_ends(name, resolved)
+            _check_path_is_seen(name, resolved)
         return resolved
 
     @model_validator(mode="wrap")
@@ -766,6 +864,23 @@ def _resolved_unit(name: str, tables: Mapping[str, Table]) -> str | UnitPath | N
             hint="declare both columns with the same type",
         )
     return unit.model_copy(update={"to": f"{to_table}.{to_column}"})
+
+
+def _check_path_is_seen(name: str, tables: Mapping[str, Table]) -> None:
+    """Whoever sees a table also sees the way to its person."""
+    unit = tables[name].unit
+    if not isinstance(unit, UnitPath):
+        return
+    target = tables[unit.to_table]
+    for part, key in ((target, unit.to_table), (target.columns[unit.to_column], unit.to)):
+        seers = tables[name].analysts
+        if part.analysts is not None and (seers is None or not {*seers} <= {*part.analysts}):
+            raise complaint(
+                f'the path leads over "{key}", which some analysts of this table do not see',
+                name,
+                "analysts",
+                hint=f"write  analysts: [{', '.join(part.analysts)}]  here too, or fewer of them",
+            )
 
 
 def _check_path_ends(name: str, tables: Mapping[str, Table]) -> None:

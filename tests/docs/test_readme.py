@@ -162,8 +162,9 @@ def fill_in(lines: str, schema: Path) -> None:
 
 
 def test_the_schema_that_owners_are_shown_is_one() -> None:
-    schema = "".join(text for language, text in blocks("docs/owners.md") if language == "yaml")
-    assert list(load_schema(yaml.safe_load(schema)).tables) == ["customers", "orders", "order_lines", "regions"]
+    *parts, rules = (text for language, text in blocks("docs/owners.md") if language == "yaml")
+    assert list(load_schema(yaml.safe_load("".join(parts))).tables) == ["customers", "orders", "order_lines", "regions"]
+    assert load_schema(yaml.safe_load(rules)).minimum_people
 
 
 def test_what_owners_are_told_of_epsilon_is_what_is_promised() -> None:
