@@ -1,5 +1,6 @@
 """The owner's commands: `init`, `check`, `ledger show`, `verify`, `resume` and `accept-schema`."""
 
+import json
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ import typer
 from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.cli.options import Form
-from dpsql.cli.output import FAILED, publish
+from dpsql.cli.output import FAILED, CommandReport, publish
 from dpsql.cli.query import accepted, entries, resumed, verified
 from dpsql.errors import ProgrammingError
 
@@ -25,6 +26,12 @@ Analyst = Annotated[
     typer.Option("--analyst", help="The analyst to reinstate; by default, queries without an analyst's name."),
 ]
 
+Head = Annotated[
+    str | None, typer.Option("--head", metavar="<hash>", help="A head that was noted elsewhere, to notice an old copy.")
+]
+PublicKey = Annotated[
+    Path | None, typer.Option("--key", metavar="<file>", help="The owner's public key, to check the seals.")
+]
 Whose = Annotated[str | None, typer.Option("--analyst", help="Only the entries of this analyst.")]
 
 ledger_app = typer.Typer(no_args_is_help=True, help="Show what was asked and spent, or verify the ledger.")
@@ -42,11 +49,68 @@ def show(path: LedgerPath, analyst: Whose = None, form: Form = None) -> None:
 
 
 @ledger_app.command()
-def verify(path: LedgerPath, form: Form = None) -> None:
-    """Check every entry, hash and running total; exit code 1 if one is broken."""
+def verify(path: LedgerPath, head: Head = None, key: PublicKey = None, form: Form = None) -> None:
+    """Check every entry, hash and running total; exit code 1 if one is broken.
+
+    With --head also that this is no older copy, with --key the seals.
+    """
     with closing(Ledger.at(path)) as opened:
-        report = verified(opened.verify())
+        report = verified(opened.verify(head, key))
     publish(report, form)
+
+
+@ledger_app.command("key")
+def make_key(path: Annotated[Path, typer.Argument(metavar="FILE", help="The private key, such as owner.key.")]) -> None:
+    """Make an Ed25519 key to seal entries with, and FILE.pub for those who verify them. For the data owner."""
+    from dpsql.accounting.ledger import seal  # late: it loads cryptography
+
+    public = seal.make_key(path)
+    print(f"wrote {path}, which is secret, and {public} for everybody")
+
+
+@ledger_app.command()
+def seal(
+    path: LedgerPath,
+    key: Annotated[Path, typer.Option("--key", metavar="<file>", help="The private key, of dpsql ledger key.")],
+) -> None:
+    """Sign every entry that is not signed yet. For the data owner.
+
+    The key is needed here alone: keep it where no questions are asked.
+    """
+    with closing(Ledger.at(path)) as opened:
+        last = opened.seal(key)
+    print(f"sealed up to entry {last}")
+
+
+@ledger_app.command()
+def receipt(
+    path: LedgerPath, number: Annotated[int, typer.Argument(metavar="ENTRY", help="The entry's number.")]
+) -> None:
+    """Print one entry and its seal as JSON, for dpsql verify."""
+    with closing(Ledger.at(path)) as opened:
+        print(json.dumps(opened.receipt(number), ensure_ascii=False))
+
+
+@ledger_app.command()
+def export(path: LedgerPath) -> None:
+    """Print all entries, seals and the head as JSON lines, for auditors and dpsql verify."""
+    with closing(Ledger.at(path)) as opened:
+        for line in opened.export():
+            print(line)
+
+
+def verify_offline(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A receipt or an export.")],
+    head: Head = None,
+    key: PublicKey = None,
+    form: Form = None,
+) -> None:
+    """Check a receipt or an export of a ledger, without the ledger; exit code 1 if it was changed."""
+    from dpsql.accounting.ledger import seal  # late, as above
+
+    checked = seal.verify_file(file, None if key is None else seal.public_key(key), head)
+    document = checked._asdict()
+    publish(CommandReport(document, list(document), [list(document.values())], str(checked)), form)
 
 
 @ledger_app.command()

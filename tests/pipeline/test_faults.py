@@ -272,7 +272,7 @@ def test_an_interrupt_at_any_stage(stage: str, when: str, opened: Any, monkeypat
     connection.session.environment.ledger.verify()
 
 
-@pytest.mark.parametrize("step", ["append", "limit", "tally", "suspensions"])
+@pytest.mark.parametrize("step", ["append", "rules", "tally", "suspensions"])
 def test_an_interrupt_within_a_transaction_undoes_it(step: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = opened()
     ask(connection)

@@ -26,10 +26,16 @@ class VerifyReport:
     entries: int
     charges: int
     head: str
+    noted: int | None = None
+    """The entry whose hash was noted elsewhere, if one was given."""
+    sealed: int | None = None
+    """The last entry that the owner sealed, if the public key was given."""
 
     def __str__(self) -> str:
         charges = several(self.charges, "charge", "charges")
-        return f"{several(self.entries, 'entry', 'entries')}, {charges}, intact; head {self.head}"
+        noted = "" if self.noted is None else f"; the noted head is entry {self.noted}"
+        sealed = "" if self.sealed is None else f"; sealed up to entry {self.sealed}"
+        return f"{several(self.entries, 'entry', 'entries')}, {charges}, intact{noted}{sealed}; head {self.head}"
 
 
 def verify_chain(rows: Iterable[Sequence[object]], last_number: int) -> VerifyReport:

@@ -549,6 +549,15 @@ class Journal:
         entries = [Entry.from_row(row) for row in rows]
         return [replace(entry, tally=entry.analyst_tally) for entry in entries]
 
+    def seals(self) -> list[tuple[int, str, str]]:
+        """The owner's seals, in order: entry, hash and signature."""
+        return list(self.connection.execute("SELECT number, hash, signature FROM seals ORDER BY number"))
+
+    def hashes(self, after: int = 0) -> dict[int, str]:
+        """The hash of each entry after this one."""
+        rows = self.connection.execute("SELECT number, hash FROM entries WHERE number > ? ORDER BY number", (after,))
+        return dict(iter(rows))
+
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Every entry as it is stored, in order."""
         return iter(self.connection.execute(f"{SELECT} ORDER BY number"))

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from itertools import starmap
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dpsql import errors
 from dpsql.accounting.budget import Budget, Suspension
@@ -36,7 +37,7 @@ from dpsql.accounting.ledger.allowance import (
     text_of,
 )
 from dpsql.accounting.ledger.chain import VerifyReport, verify_chain
-from dpsql.accounting.ledger.journal import Answers, Entry, Journal, Record, gives_back_at_most, now
+from dpsql.accounting.ledger.journal import GENESIS, Answers, Entry, Journal, Record, gives_back_at_most, now
 from dpsql.accounting.ledger.renewal import RenewalRecord, Schedule, over_time
 from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.ledger.store import Store, is_there, open_store
@@ -45,10 +46,12 @@ from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from dpsql.accounting.filters import Filter
     from dpsql.accounting.ledger.declaration import Declaration
     from dpsql.accounting.ledger.journal import State, StoredAnswer
+    from dpsql.accounting.ledger.store import Transaction
 
 # -- declaration -------------------------------------------------------------------------------------------------------
 # The schema on record: put there with the first budget, compared by later sessions. Only the data owner redefines it.
@@ -568,11 +571,69 @@ class Ledger:
         with self._file.reading() as connection:
             return Journal(connection).charges_of(self.analyst, after, count)
 
-    def verify(self) -> VerifyReport:
-        """Walks the whole chain; raises LedgerError at the first entry that is not as written."""
+    def verify(self, head: str | None = None, key: Path | None = None) -> VerifyReport:
+        """Walks the whole chain; raises LedgerError at the first entry that is not as written.
+
+        `head` is one noted elsewhere, which must be in the ledger; `key` the owner's public key, for the seals.
+        """
         with self._file.reading() as connection:
-            row = connection.execute(self._file.last_number).fetchone()
-            return verify_chain(Journal(connection).rows(), 0 if row is None else row[0])
+            journal = Journal(connection)
+            report = verify_chain(journal.rows(), self._last_number(connection))
+            hashes, seals = journal.hashes(), journal.seals()
+        if head is None and key is None:
+            return report
+        from dpsql.accounting.ledger import seal  # late: it loads cryptography
+
+        return replace(
+            report,
+            noted=None if head is None else seal.check_head(head, hashes),
+            sealed=None if key is None else seal.check_seals(starmap(seal.Seal, seals), hashes, seal.public_key(key)),
+        )
+
+    def seal(self, key: Path) -> int:
+        """The data owner signs every entry that is not signed yet; gives the last one."""
+        from dpsql.accounting.ledger import seal  # late, as above
+
+        signing = seal.private_key(key)
+        self.verify()  # nobody signs what is broken
+        with self._file.writing() as connection:
+            journal = Journal(connection)
+            seals = journal.seals()
+            if seals:  # another key would leave seals that no key verifies
+                seal.check_seal(signing.public_key(), seal.Seal(*seals[-1]))
+            last = seals[-1][0] if seals else 0
+            for number, entry_hash in journal.hashes(after=last).items():
+                made = seal.sealed(signing, number, entry_hash)
+                connection.execute("INSERT INTO seals VALUES (?, ?, ?)", made)
+                last = number
+        return last
+
+    def receipt(self, number: int) -> dict[str, Any]:
+        """One entry as an auditor can check it without the ledger."""
+        from dpsql.accounting.ledger import seal  # late, as above
+
+        with self._file.reading() as connection:
+            journal = Journal(connection)
+            entry, hashes = journal.entry(number), journal.hashes(after=number - 2)
+            seals = {one[0]: seal.Seal(*one) for one in journal.seals()}
+        if entry is None:
+            raise LedgerError(f"there is no entry {number}", hint="dpsql ledger show  lists the entries")
+        return seal.receipt_of(entry.to_row(), hashes.get(number - 1, GENESIS), seals.get(number))
+
+    def export(self) -> Iterator[str]:
+        """All that an auditor needs to check the ledger elsewhere, as JSON lines."""
+        from dpsql.accounting.ledger import seal  # late, as above
+
+        with self._file.reading() as connection:
+            journal = Journal(connection)
+            declared, seals = journal.declared(), {one[0]: seal.Seal(*one) for one in journal.seals()}
+            fingerprint = None if declared is None else declared.fingerprint
+            last = self._last_number(connection)
+            yield from seal.export_lines(journal.rows(), seals, self.dataset, fingerprint, last)
+
+    def _last_number(self, connection: Transaction) -> int:
+        row = connection.execute(self._file.last_number).fetchone()
+        return 0 if row is None else int(row[0])
 
     def close(self) -> None:
         self._file.close()

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DEFAULT_SCHEMA = "dpsql"
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 BUSY_SECONDS = 10
 LEASABLE = 2**31
 """Advisory locks have two numbers of 32 bits; charges so far apart would share one."""
 DECLARATIONS = """
     CREATE INDEX IF NOT EXISTS declarations ON entries (number) WHERE state IN ('budget', 'schema', 'schema accepted');
 """
+SEALS = "CREATE TABLE IF NOT EXISTS seals (number bigint PRIMARY KEY, hash text NOT NULL, signature text NOT NULL)"
 TABLES = f"""
     CREATE TABLE about (version integer NOT NULL);
     INSERT INTO about VALUES ({SCHEMA_VERSION});
@@ -60,6 +61,7 @@ TABLES = f"""
     CREATE TABLE last_number (number bigint NOT NULL);
     INSERT INTO last_number VALUES (0);
     CREATE TABLE open_charges (number bigint PRIMARY KEY, analyst text);
+    {SEALS};
     CREATE TABLE answers (
         dataset text NOT NULL, fingerprint text NOT NULL, payload text NOT NULL, PRIMARY KEY (dataset, fingerprint)
     );
@@ -79,6 +81,7 @@ FROM_OLDER_VERSION = f"""
     ALTER TABLE entries DROP CONSTRAINT entries_state_check, ADD CONSTRAINT entries_state_check {STATES};
     DROP INDEX IF EXISTS budgets_by_analyst, rules;
     {RULES};
+    {SEALS};
     {DECLARATIONS}
     UPDATE about SET version = {SCHEMA_VERSION};
 """
@@ -286,12 +289,14 @@ def _make_tables(connection: psycopg.Connection, url: str) -> None:
     with connection.transaction():
         connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtext(%s))", [f"dpsql {schema}"])
         version = _version(connection, url)
+        made_here = sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(schema))
         if version is None:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-            connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(schema)))
+            connection.execute(made_here)
             connection.execute(TABLES)
         elif version < SCHEMA_VERSION:
             try:
+                connection.execute(made_here)
                 connection.execute(FROM_OLDER_VERSION)
             except errors.InsufficientPrivilege:
                 raise LedgerError(

@@ -199,7 +199,7 @@ def in_plain_words(path: str) -> Iterator[None]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 APPLICATION_ID = 0x6470_7371  # "dpsq", in the file's header
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 BUSY_SECONDS = 10.0
 
 STATES = """CHECK (state IN (
@@ -233,6 +233,7 @@ ENTRIES = (
     "CREATE TRIGGER no_update BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END",
     "CREATE TRIGGER no_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never deleted'); END",
     "CREATE TABLE IF NOT EXISTS open_charges (number INTEGER PRIMARY KEY, analyst TEXT)",
+    "CREATE TABLE IF NOT EXISTS seals (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, signature TEXT NOT NULL)",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 SCHEMA = (
