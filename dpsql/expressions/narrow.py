@@ -95,7 +95,7 @@ def _clamp_sql(arguments: Sequence[Written]) -> Term:
     return when(known, apply("least", apply("greatest", value, low, kind=kind), high, kind=kind))
 
 
-CLAMP = Function("hold", "SUM(x, contribution_bounds_per_row => (low, high))", _clamp_properties, _clamp_sql)
+CLAMP = Function("clamp", "SUM(x, contribution_bounds_per_row => (low, high))", _clamp_properties, _clamp_sql)
 
 
 # -- narrow ------------------------------------------------------------------------------------------------------------

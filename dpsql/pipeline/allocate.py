@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.estimate import Estimate
     from dpsql.aggregates.release import Bounded, Release
-    from dpsql.mechanisms.additive import AdditiveMechanism
-    from dpsql.mechanisms.additive import BundlePlace as SharedPlace
+    from dpsql.mechanisms.additive import AdditiveMechanism, BundlePlace
     from dpsql.pipeline.plan_query import Planned, PlannedRelease
 
-BundlePlace: TypeAlias = tuple[int, str]
-"""A measure: the number of its release, and its column."""
+MeasurePlace: TypeAlias = tuple[int, str]
+"""The place of a measure: the number of its release, and its column."""
 
 SELECTING = 0.25
 """The importance of the partition-selection count, relative to a column of the answer."""
@@ -54,10 +53,10 @@ AUTO_BOUNDS = Fraction(1, 10)
 class Wanted:
     """A column of the answer: the squared factors by which the noise of measures enters it."""
 
-    squares: Mapping[BundlePlace, float]
+    squares: Mapping[MeasurePlace, float]
     importance: float = 1.0
 
-    def log_variance(self, stds: Mapping[BundlePlace, float]) -> float:
+    def log_variance(self, stds: Mapping[MeasurePlace, float]) -> float:
         return math.log(max(math.fsum(square * stds[place] ** 2 for place, square in self.squares.items()), 1e-300))
 
 
@@ -98,7 +97,7 @@ def boxes_of(bounds: Sequence[Bounded]) -> list[Box]:
     return [Box(dimensions[box], box) for box in boxes]
 
 
-def places_of(bounds: Sequence[Bounded], kind: AdditiveMechanism) -> list[SharedPlace | None]:
+def places_of(bounds: Sequence[Bounded], kind: AdditiveMechanism) -> list[BundlePlace | None]:
     """The place of each measure among those that share a part: disjoint measures, or all measures of a K-norm box."""
     if not kind.boxed:
         return [part.place for part in bounds]
@@ -106,8 +105,8 @@ def places_of(bounds: Sequence[Bounded], kind: AdditiveMechanism) -> list[Shared
 
 
 def _by_clause(
-    planned: Planned, parts: dict[BundlePlace, Fraction], kind: AdditiveMechanism
-) -> dict[BundlePlace, Fraction]:
+    planned: Planned, parts: dict[MeasurePlace, Fraction], kind: AdditiveMechanism
+) -> dict[MeasurePlace, Fraction]:
     """The parts if the query has several options clauses: measures share the budget of their own clause."""
     shared = dict(parts)
     for number, clause in enumerate(planned.request.clauses):
@@ -121,7 +120,7 @@ def _by_clause(
     return shared
 
 
-def _together(planned: Planned, parts: dict[BundlePlace, Fraction], kind: AdditiveMechanism) -> Fraction:
+def _together(planned: Planned, parts: dict[MeasurePlace, Fraction], kind: AdditiveMechanism) -> Fraction:
     """The exact sum of the parts; disjoint measures count with their largest case."""
     cases: dict[tuple[int, int], Fraction] = {}
     for case, part in zip(_cases(planned, parts, kind), parts.values(), strict=True):
@@ -132,7 +131,7 @@ def _together(planned: Planned, parts: dict[BundlePlace, Fraction], kind: Additi
     return sum(bundles.values(), Fraction(0))
 
 
-def _cases(planned: Planned, measures: Iterable[BundlePlace], kind: AdditiveMechanism) -> Places:
+def _cases(planned: Planned, measures: Iterable[MeasurePlace], kind: AdditiveMechanism) -> Places:
     """The place of each of these measures among those that share a part."""
     placed = {
         (number, part.column): place
@@ -141,7 +140,7 @@ def _cases(planned: Planned, measures: Iterable[BundlePlace], kind: AdditiveMech
     }
     bundles: dict[object, int] = {}
 
-    def of(measure: BundlePlace) -> tuple[int, int]:
+    def of(measure: MeasurePlace) -> tuple[int, int]:
         bundle, case = placed[measure] or (measure[1], 0)
         return bundles.setdefault((measure[0], bundle), len(bundles)), case
 
@@ -149,7 +148,7 @@ def _cases(planned: Planned, measures: Iterable[BundlePlace], kind: AdditiveMech
 
 
 def _by_release(
-    planned: Planned, parts: dict[BundlePlace, float], kind: AdditiveMechanism
+    planned: Planned, parts: dict[MeasurePlace, float], kind: AdditiveMechanism
 ) -> tuple[tuple[Fraction, ...], ...]:
     for number, one in enumerate(planned.releases):
         for level, selection in _selections(one.release):
@@ -202,9 +201,9 @@ def statistic_count(planned: Planned) -> int:
 
 
 def _raise_selection(
-    selection: BundlePlace,
-    release: list[BundlePlace],
-    parts: dict[BundlePlace, float],
+    selection: MeasurePlace,
+    release: list[MeasurePlace],
+    parts: dict[MeasurePlace, float],
     planned: Planned,
     kind: AdditiveMechanism,
 ) -> None:
@@ -341,7 +340,7 @@ def _squared(estimate: Estimate) -> dict[str, float]:
     return {name: min(abs(float(weight)), LARGEST) ** 2 for name, weight in weights}
 
 
-def _measured(squares: Mapping[str, float], number: int, release: Release) -> dict[BundlePlace, float]:
+def _measured(squares: Mapping[str, float], number: int, release: Release) -> dict[MeasurePlace, float]:
     """The factors of additive measures by place; statistics have mechanisms of their own."""
     measured = {part.column for part in release.measures}
     return {(number, name): square for name, square in squares.items() if name in measured}
