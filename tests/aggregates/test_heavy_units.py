@@ -168,8 +168,15 @@ def test_only_units_with_many_rows_in_the_table_are_counted_again(raw: duckdb.Du
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("stay", [False, True])
-@pytest.mark.parametrize(("groups", "rows"), [(2, 2), (4, 1)])
+@pytest.mark.parametrize(
+    ("stay", "groups", "rows"),
+    [
+        (False, 2, 2),
+        (True, 4, 1),
+        pytest.param(False, 4, 1, marks=pytest.mark.long),
+        pytest.param(True, 2, 2, marks=pytest.mark.long),
+    ],
+)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(own=orders, of_orders=lines, of_lines=parts)
 def test_nobody_moves_further(

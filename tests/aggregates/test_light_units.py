@@ -68,6 +68,7 @@ SHAPES = {
     "a median beside": "SELECT ward, COUNT(*) AS n, MEDIAN(cost) AS m FROM visits GROUP BY ward",
 }
 BOUNDS = [(2, 2), (3, 1), (8, 1), (1, 3), (8, 3)]
+LONG = [pytest.mark.long]
 
 
 @pytest.fixture(autouse=True)
@@ -122,8 +123,21 @@ def test_people_are_not_counted_by_their_rows() -> None:
     assert heavy_units.light_rows(3, 5, []) is None
 
 
-@pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize(("groups", "rows"), BOUNDS)
+def crossed(*bounds: tuple[int, int]) -> Any:
+    """Every shape with the first of these bounds and with one of the others in turn; with the rest behind `long`."""
+    return pytest.mark.parametrize(
+        ("sql", "groups", "rows"),
+        [
+            pytest.param(
+                sql, *pair, id=f"{name}-{pair}", marks=[] if number in (0, 1 + place % (len(bounds) - 1)) else LONG
+            )
+            for place, (name, sql) in enumerate(SHAPES.items())
+            for number, pair in enumerate(bounds)
+        ],
+    )
+
+
+@crossed(*BOUNDS)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(found=visits)
 def test_nobody_moves_further(
@@ -132,8 +146,7 @@ def test_nobody_moves_further(
     check_neighbours(raw, explained(raw, sql, groups, rows, 1e-6), found)
 
 
-@pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize(("groups", "rows"), [(1, 1), (2, 2), (8, 1)])
+@crossed((2, 2), (1, 1), (8, 1))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(found=visits)
 def test_nobody_moves_further_in_parts(
