@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpsql.engines.base import FrameEngine
     from dpsql.engines.registry import Database
     from dpsql.explain import Explanation
-    from dpsql.options import Parameters, QueryOptions
+    from dpsql.options import EmptyGroups, Parameters, QueryOptions
     from dpsql.pipeline.calibrate_noise import Calibrated
     from dpsql.pipeline.stages import Trace
     from dpsql.result import Result
@@ -94,6 +94,8 @@ class Session:
         engine.timeout = limit
         self.environment = Environment(loaded.seen_by(analyst), engine, opened, PostProcessor())
         self.query_epsilon = share
+        self.empty_groups: EmptyGroups | None = None
+        """What a question does that does not say, in place of the schema's default."""
 
     @staticmethod
     def clock() -> datetime:
@@ -171,7 +173,7 @@ class Session:
         named = frozenset(given)
         default, share = (given["epsilon"], None) if "epsilon" in named else self._default_cost
         given["epsilon"] = default
-        given.setdefault("empty_groups", self.environment.schema.empty_groups)
+        given.setdefault("empty_groups", self.empty_groups or self.environment.schema.empty_groups)
         values = parameter_values(parameters)
         return QueryRequest(
             sql=sql,

@@ -3,6 +3,9 @@
 URL parameters are passed to `dpsql.connect`. The cost and options of a query are execution options, on
 the engine, the connection or the statement: `execution_options(dpsql_epsilon=0.1)`. Reflection shows the declared
 schema, and nothing else of the database.
+
+Public groups that look empty are hidden, since charts show no notes. The schema, the URL (`empty_groups=show`) and an
+execution option may say otherwise.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from dpsql.connection import CONNECT_OPTIONS, connect
 from dpsql.connection import Connection as PrivateConnection
 from dpsql.engines.render import quoted
 from dpsql.listing import counts, declared_facts, person_of
+from dpsql.options import empty_groups_named
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 PREFIX = "dpsql_"
+EMPTY_GROUPS = "empty_groups"
 SCHEMA = "main"
 """The name of the one database schema that there is."""
 TYPES: dict[type, type[TypeEngine[Any]]] = {
@@ -54,8 +59,9 @@ class DpsqlDialect(DefaultDialect):
 
     def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:
         options = dict(url.query)
-        for name in options.keys() - set(CONNECT_OPTIONS):
-            raise ArgumentError(f"dpsql:// has no option {name}; it takes {', '.join(CONNECT_OPTIONS)}")
+        known = (*CONNECT_OPTIONS, EMPTY_GROUPS)
+        for name in options.keys() - set(known):
+            raise ArgumentError(f"dpsql:// has no option {name}; it takes {', '.join(known)}")
         if options.get("ledger") == MEMORY:
             # Every connection of the pool would begin with a whole budget of its own.
             raise ArgumentError("pooled connections share one ledger; pass a file as ledger=, or omit it")
@@ -66,7 +72,11 @@ class DpsqlDialect(DefaultDialect):
             raise ArgumentError("write dpsql:///data.duckdb?schema=data.yaml&budget=1")
         if str(options.get("interrupts_per_day", "")).isdecimal():
             options["interrupts_per_day"] = int(options["interrupts_per_day"])
-        return connect(*names, **options)
+        asked = options.pop(EMPTY_GROUPS, None)
+        opened = connect(*names, **options)
+        if asked is not None or EMPTY_GROUPS not in opened.session.environment.schema.model_fields_set:
+            opened.session.empty_groups = empty_groups_named(asked or "hide")
+        return opened
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         given = context.execution_options if context is not None else {}

@@ -248,3 +248,33 @@ def test_bounds_are_reflected_as_sql() -> None:
     schema = load_schema({"tables": {"t": {"unit": "u", "columns": columns}}})
     checks = [check["sqltext"] for check in declared_checks(schema.tables["t"])]
     assert checks == ['"cost" BETWEEN 0.00 AND 500.00', "\"day\" BETWEEN '2024-01-01' AND '2024-12-31'"]
+
+
+NOBODY = 'SELECT "order", COUNT(*) AS n FROM customers WHERE id % 10 = 3 GROUP BY "order"'
+
+
+@pytest.mark.parametrize(
+    ("parameter", "declared", "options", "shown"),
+    [
+        ("", None, {}, 1),
+        ("&empty_groups=show", None, {}, 10),
+        ("", "show", {}, 10),
+        ("&empty_groups=hide", "show", {}, 1),
+        ("", None, {"dpsql_empty_groups": "show"}, 10),
+    ],
+)
+def test_empty_groups_are_hidden_from_bi_tools(
+    url: str, parameter: str, declared: str | None, options: dict[str, str], shown: int
+) -> None:
+    """By default; the URL, then the schema, and first of all the question decide."""
+    if declared is not None:
+        Path("shop.yaml").write_text(yaml.safe_dump({**SCHEMA, "empty_groups": declared}))
+    made = sa.create_engine(url + parameter, execution_options=options)
+    with made.connect() as connection:
+        assert len(connection.execute(sa.text(NOBODY)).fetchall()) == shown
+    made.dispose()
+
+
+def test_an_unknown_way_to_show_groups_is_refused(url: str) -> None:
+    with pytest.raises(sa.exc.ProgrammingError, match='is "show" or "hide"'):
+        sa.create_engine(url + "&empty_groups=some").connect()

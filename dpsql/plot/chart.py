@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpsql.display.numbers import Ends, number, plain
 from dpsql.errors import ProgrammingError
+from dpsql.intervals import for_all
 from dpsql.result import LEVEL, TIMES, is_number, with_error
 
 if TYPE_CHECKING:
@@ -86,10 +87,14 @@ def chart_of(result: Result) -> Chart:
     kind = _kind(columns, [_at(row, keys) for row in result.full_rows])
     if not values:
         raise ProgrammingError("the answer has no numeric columns to plot", hint="plot COUNT, SUM or AVG")
-    rows, notes = CHOICES[kind](result.full_rows, keys, values[0], MOST_BINS if upright else MOST_GROUPS)
+    told, hidden = _told_from_empty(result, values, keys[0] if kind == "line" or upright else None)
+    rows, notes = CHOICES[kind](told, keys, values[0], MOST_BINS if upright else MOST_GROUPS)
     if not rows:
         raise ProgrammingError("the answer has no rows to plot", hint="query groups that exist")
-    panels = tuple(_panel(result.columns[position], position, rows) for position in values)
+    # Noisy values that choose the rows have intervals that hold for all rows at once.
+    chosen_from = len(result.full_rows) if hidden else 1
+    drawn = [replace(column, chosen_from=max(chosen_from, column.chosen_from)) for column in result.columns]
+    panels = tuple(_panel(drawn[position], position, rows) for position in values)
     names = tuple(column.name for column in columns)
     return Chart(
         kind=kind,
@@ -97,7 +102,7 @@ def chart_of(result: Result) -> Chart:
         places=PLACES[kind]([_at(row, keys) for row in rows]),
         upright=upright,
         panels=panels,
-        notes=tuple(notes + _unlimited(panels) + _noise_only(result, values)),
+        notes=tuple(hidden + notes + _unlimited(panels) + _noise_only(result, values)),
     )
 
 
@@ -124,6 +129,43 @@ def _kind(columns: Sequence[ResultColumn], places: Sequence[Row]) -> Kind:
 
 def _at(row: Row, keys: Sequence[int]) -> Row:
     return tuple(row[key] for key in keys)
+
+
+# -- empty groups ------------------------------------------------------------------------------------------------------
+# Public groups that the answer cannot tell from empty ones are left out, as empty_groups="hide" would: it is free.
+
+
+def _told_from_empty(result: Result, values: Sequence[int], axis: int | None) -> Chosen:
+    """Along an axis of dates or numbers only both ends are cut off: between them 0 is a value like any other."""
+    rows, columns = result.full_rows, [result.columns[position] for position in values]
+    may_be_empty = any(column.is_key for column in result.columns) and not any(map(_selects, columns))
+    if not may_be_empty:
+        return rows, []
+    level = for_all(LEVEL, len(values))
+    told = [row for row in rows if not _looks_empty(row, values, columns, level)]
+    if axis is not None and told:
+        places = [row[axis] for row in told if row[axis] is not None]
+        told = [row for row in rows if row in told or (places and _is_between(row[axis], min(places), max(places)))]
+    if not told or len(told) == len(rows):
+        return rows, []
+    return told, [f"{len(rows) - len(told):,} of {len(rows):,} groups are hidden: their numbers cannot be told from 0"]
+
+
+def _is_between(place: Any, first: Any, last: Any) -> bool:
+    return place is not None and first <= place <= last
+
+
+def _selects(column: ResultColumn) -> bool:
+    """Whether noise has chosen the rows already: by a threshold, or by what stands above the aggregates."""
+    return column.chosen_from > 1 or any(column.thresholds)
+
+
+def _looks_empty(row: Row, values: Sequence[int], columns: Sequence[ResultColumn], level: float) -> bool:
+    found = [
+        _point(row[position], column.interval(row, row[position], level))
+        for position, column in zip(values, columns, strict=True)
+    ]
+    return any(found) and all(point is None or point.is_noise for point in found)
 
 
 # -- which rows --------------------------------------------------------------------------------------------------------

@@ -97,7 +97,8 @@ def test_the_chart_follows_from_the_keys(visits: dpsql.Connection, name: str) ->
     assert (chart.kind, chart.axes) == (kind, axes or ("town · kind · old",))
     assert len(chart.panels) == panels
     assert chart.upright == (name == "a histogram")
-    assert {len(panel.points) for panel in chart.panels} == {len(cur.result.rows)}
+    told = visits.execute(sql, empty_groups="hide").result.rows
+    assert {len(panel.points) for panel in chart.panels} == {len(told)}
 
 
 @pytest.mark.parametrize("name", ["one number", "dates", "two keys", "a histogram"])
@@ -175,23 +176,66 @@ def test_dates_are_drawn_in_their_order_and_begin_at_midnight() -> None:
 
 
 def test_of_many_groups_the_largest_are_drawn_in_the_answers_order() -> None:
-    chart = chart_of(made([(f"g{n}", (n * 37) % 300) for n in range(300)], ("key", "VARCHAR")))
+    chart = chart_of(made([(f"g{n}", (n * 37) % 300 + 1) for n in range(300)], ("key", "VARCHAR")))
     drawn = [point.value for point in chart.panels[0].points if point is not None]
-    assert sorted(drawn) == list(range(300 - MOST_GROUPS, 300))
-    assert drawn == [size for size in ((n * 37) % 300 for n in range(300)) if size >= 300 - MOST_GROUPS]
+    assert sorted(drawn) == list(range(301 - MOST_GROUPS, 301))
+    assert drawn == [size for size in ((n * 37) % 300 + 1 for n in range(300)) if size > 300 - MOST_GROUPS]
     assert chart.notes == (f"the {MOST_GROUPS} largest of 300 groups",)
 
 
 def test_a_histogram_keeps_all_of_its_bins() -> None:
-    answer = made([(age, age % 7) for age in range(120)], ("age", "BIGINT"))
+    answer = made([(age, age % 7 + 1) for age in range(120)], ("age", "BIGINT"))
     assert len(chart_of(answer).places) == 120
     assert len(plot(answer, "matplotlib").axes[0].get_xticks()) <= 24
 
 
 def test_a_wide_map_keeps_the_largest_of_each_key() -> None:
-    chart = chart_of(made([(x, f"y{y}", x) for x in range(60) for y in range(2)], ("x", "BIGINT"), ("y", "VARCHAR")))
+    rows = [(x, f"y{y}", x + 1) for x in range(60) for y in range(2)]
+    chart = chart_of(made(rows, ("x", "BIGINT"), ("y", "VARCHAR")))
     assert {int(place[0]) for place in chart.places} == set(range(20, 60))
     assert chart.notes == (f"the {MOST_GROUPS} largest of 60 groups",)
+
+
+EMPTY = {
+    # rows, type of the key, places that are drawn
+    "bars": ([("a", 7), ("b", 0), ("c", 3)], "VARCHAR", [("a",), ("c",)]),
+    "a line, in any order": (
+        [(date(2024, 1, day), n) for day, n in ((5, 0), (2, 8), (3, 0), (4, 9), (1, 0))],
+        "DATE",
+        [(date(2024, 1, day),) for day in (2, 3, 4)],
+    ),
+    "a histogram": (list(enumerate((0, 0, 4, 0, 5, 0))), "BIGINT", [("2",), ("3",), ("4",)]),
+    "nothing but empty groups": ([("a", 0), ("b", 0)], "VARCHAR", [("a",), ("b",)]),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_groups_that_look_empty_are_not_drawn(name: str) -> None:
+    """Of bars all, of an axis its ends; if there is nothing else, they are."""
+    rows, kind, places = EMPTY[name]
+    chart = chart_of(made(rows, ("key", kind)))
+    assert list(chart.places) == places
+    hidden = f"{len(rows) - len(places)} of {len(rows)} groups are hidden: their numbers cannot be told from 0"
+    assert chart.notes == ((hidden,) if len(places) < len(rows) else ())
+
+
+def test_groups_that_noise_chose_are_all_drawn(visits: dpsql.Connection) -> None:
+    sql = "SELECT day, kind, COUNT(*) AS n FROM visits GROUP BY ALL HAVING COUNT(*) > -50"
+    assert not any("hidden" in note for note in chart_of(visits.execute(sql).result).notes)
+
+
+def test_error_bars_beside_hidden_groups_hold_for_all_groups() -> None:
+    key = ResultColumn(name="key", type="VARCHAR", estimate=None, noises={}, hidden={}, is_key=True)
+    noises = {"m": (LaplaceNoise(Fraction(10)), 1)}
+    count = ResultColumn(name="n", type="BIGINT", estimate=Linear((("m", Fraction(1)),)), noises=noises, hidden={})
+    widths = []
+    for other in (400, 1):
+        result = Result((key, count), Cells([("a", 500), ("b", other)]), receipt=None)  # type: ignore[arg-type]
+        point = chart_of(result).panels[0].points[0]
+        assert point is not None
+        assert point.high is not None
+        widths.append(point.high - 500)
+    assert widths == [30, 37]
 
 
 def test_what_cannot_be_drawn_is_left_out() -> None:
