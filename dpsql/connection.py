@@ -403,7 +403,10 @@ class Connection:
         return connect(made, schema=schema, budget=budget.epsilon, delta=budget.delta)
 
     def history(self) -> pd.DataFrame:
-        """Lists every entry of the ledger, oldest first.
+        """Lists the entries of the ledger, oldest first.
+
+        An analyst with a limit sees the own questions and what concerns the whole dataset. Everybody else shares the
+        dataset's account, and sees all of it.
 
         Returns:
             A pandas DataFrame with one row per entry.
@@ -415,7 +418,7 @@ class Connection:
 
         from dpsql.accounting.ledger.journal import SHOWN
 
-        return pd.DataFrame([entry.shown() for entry in self.session.environment.ledger.history()], columns=SHOWN)
+        return pd.DataFrame([entry.shown() for entry in self.session.environment.ledger.own_history()], columns=SHOWN)
 
     def commit(self) -> None:
         """Does nothing: a charge is on disk as soon as it is made, and data is never written."""

@@ -111,6 +111,16 @@ def test_the_card_lists_the_analysts_own_queries(analysts: dict[str, dpsql.Conne
     assert "Oslo" in analysts["bob"].budget._repr_html_()
 
 
+def test_the_history_is_that_of_the_account(analysts: dict[str, dpsql.Connection]) -> None:
+    """Whoever has a limit sees no question of others; whoever shares the account sees what was spent from it."""
+    ada = analysts["ada"].history()
+    assert set(ada.analyst.dropna()) == {"ada"}
+    assert ada.state.tolist()[0] == "budget"
+    assert not any("Oslo" in str(sql) for sql in ada.sql)
+    for name in ("bob", "eve"):
+        assert set(analysts[name].history().analyst.dropna()) == {"ada", "bob", "eve"}
+
+
 def test_explain_and_plan(analysts: dict[str, dpsql.Connection]) -> None:
     ada, bob, _ = analysts.values()
     explained = ada.explain(OTHER, epsilon=0.15, fresh=True)

@@ -37,7 +37,7 @@ from dpsql.accounting.ledger.allowance import (
     text_of,
 )
 from dpsql.accounting.ledger.chain import VerifyReport, verify_chain
-from dpsql.accounting.ledger.journal import GENESIS, Answers, Entry, Journal, Record, gives_back_at_most, now
+from dpsql.accounting.ledger.journal import DECLARING, GENESIS, Answers, Entry, Journal, Record, gives_back_at_most, now
 from dpsql.accounting.ledger.renewal import RenewalRecord, Schedule, over_time
 from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.ledger.store import Store, is_there, open_store
@@ -546,6 +546,13 @@ class Ledger:
         """All entries, or the last `limit` of them, oldest first; those of one analyst, if one is named."""
         with self._file.reading() as connection:
             return Journal(connection).last_entries(limit, analyst)
+
+    def own_history(self) -> list[Entry]:
+        """The entries of the account that `budget` shows: under a limit the own, and those about the dataset."""
+        entries = self.history()
+        if self.analyst_budget is None:
+            return entries
+        return [one for one in entries if one.analyst == self.analyst or (not one.analyst and one.state in DECLARING)]
 
     def analysts(self) -> list[AnalystAccount]:
         """Every name on record, and None for questions without a name: what it may spend, and what it spent."""
