@@ -163,7 +163,10 @@ class ExplainedColumn:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
-    """What a query would cost, how it would be answered, and how accurate it would be. `print` shows all of it."""
+    """What a query would cost, how it would be answered, and how accurate it would be.
+
+    `print` shows it without the SQL that would run, which `lines(sql=True)` adds.
+    """
 
     cost: Cost
     """The epsilon and the delta that the query would be charged."""
@@ -195,12 +198,23 @@ class Explanation:
     """Caveats of the query."""
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return "\n".join(self.lines())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return explanation_card(self)
+
+    def lines(self, *, sql: bool = False) -> Iterator[str]:
+        """The explanation line by line, as `print` shows it.
+
+        Args:
+            sql: whether to add the SQL that would run on the data.
+
+        >>> [line.split()[0] for line in conn.explain("SELECT COUNT(*) FROM orders").lines(sql=True)][-2:]
+        ['measure', 'sql']
+        """
+        return _lines(self, sql)
 
 
 def explain_calibrated(calibrated: Calibrated, share: float, left: Cost, after: Cost) -> Explanation:
@@ -359,7 +373,7 @@ def _measure(bounded: Bounded, release: CalibratedRelease, rows: int) -> Explain
     )
 
 
-def _lines(explanation: Explanation) -> Iterator[str]:
+def _lines(explanation: Explanation, with_sql: bool) -> Iterator[str]:
     cost, left = explanation.cost, explanation.remaining
     if explanation.recalled:
         yield f"cost       free: {asked_on(explanation.asked)}; epsilon {left.epsilon:.6g} is left"
@@ -376,12 +390,14 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         elif column.note:
             yield f"column     {column.name}: {column.note}"
     for reports in explanation.reports:
-        if reports.is_free:
+        if reports.is_free and with_sql:
             yield f"sql        {reports.sql}"
     for number, release in enumerate(explanation.releases):
         if len(explanation.releases) > 1:
             yield _part_line(number, release)
         yield from _release_lines(release)
+        if with_sql:
+            yield f"sql        {release.sql}"
 
 
 def _part_line(number: int, release: ExplainedRelease) -> str:
@@ -401,7 +417,6 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
             f"{significant(measure.l1 * measure.quantum, 6)} in total; "
             f"{noise if measure.mechanism else 'shown only as part of the totals'}"
         )
-    yield f"sql        {release.sql}"
 
 
 def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:

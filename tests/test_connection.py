@@ -49,7 +49,6 @@ def test_explanation_shows_everything(shop: dpsql.Connection) -> None:
         "2 rows per group",
         "95 %",
         "public",
-        "SELECT",
     ):
         assert piece in text
     assert "threshold" in text or "shown from" not in text

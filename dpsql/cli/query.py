@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import typer
 
@@ -127,11 +127,10 @@ def left(budget: Budget) -> str:
     return f"epsilon {budget.remaining.epsilon:.4g} of {budget.epsilon:.4g}"
 
 
-def explained(explanation: Explanation) -> CommandReport:
-    text = str(explanation)
-    return CommandReport(
-        asdict(explanation), ("what", "how"), [line.split(maxsplit=1) for line in text.splitlines()], text
-    )
+def explained(explanation: Explanation, *, sql: bool = False) -> CommandReport:
+    lines = list(explanation.lines(sql=sql))
+    rows = [line.split(maxsplit=1) for line in lines]
+    return CommandReport(asdict(explanation), ("what", "how"), rows, "\n".join(lines))
 
 
 def account(budget: Budget, verbose: bool = False) -> CommandReport:
@@ -272,12 +271,13 @@ def explain(
     session_delta: BudgetDelta = None,
     ledger: LedgerFile = None,
     analyst: Analyst = None,
+    show_sql: Annotated[bool, typer.Option("--sql", help="Also show the SQL that would run on the data.")] = False,
     form: Form = None,
     **options: Any,
 ) -> None:
     """Show a query's cost, plan and accuracy. Free."""
     with open_session(db, schema, budget=budget, delta=session_delta, ledger=ledger, analyst=analyst) as connection:
-        report = explained(connection.explain(_text(sql), **read_texts(options)))
+        report = explained(connection.explain(_text(sql), **read_texts(options)), sql=show_sql)
     publish(report, form)
 
 
