@@ -9,7 +9,8 @@ import typer
 
 from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.ledger.ledger import Ledger
-from dpsql.cli.options import Form
+from dpsql.cli.budget import AnyDatabase
+from dpsql.cli.options import Form, LedgerFile, ledger_path
 from dpsql.cli.output import FAILED, CommandReport, publish
 from dpsql.cli.query import accepted, entries, resumed, verified
 from dpsql.errors import ProgrammingError
@@ -137,6 +138,29 @@ def accept_schema(path: LedgerPath, schema: SchemaArgument, form: Form = None) -
     with closing(Ledger.at(path)) as opened:
         found = opened.accept(Declaration.of(loaded.on_record(), loaded.fingerprint), loaded.dataset)
     publish(accepted(found), form)
+
+
+def disclose(
+    schema: Annotated[Path, typer.Option("--schema", envvar="DPSQL_SCHEMA", help="The schema.", show_default=False)],
+    db: AnyDatabase = None,
+    ledger: LedgerFile = None,
+    style: Annotated[str, typer.Option("--format", metavar="<style>", help="markdown, json or html.")] = "markdown",
+) -> None:
+    """Print what is promised, to whom, and how: a page to publish. Nothing in it is private.
+
+    Every number follows from the ledger, which is verified first. For the data owner.
+    """
+    from dpsql.cli import disclosure  # late: it loads the schema's parser
+    from dpsql.schema import load_schema
+
+    if style not in ("markdown", "json", "html"):
+        raise typer.BadParameter("write markdown, json or html", param_hint="'--format'")
+    with closing(Ledger.at(ledger_path(db, ledger))) as opened:
+        document = disclosure.disclosed(opened, load_schema(schema))
+    if style == "json":
+        print(json.dumps(document, ensure_ascii=False, indent=2))
+    else:
+        print({"markdown": disclosure.as_markdown, "html": disclosure.as_html}[style](document), end="")
 
 
 # -- schemas -----------------------------------------------------------------------------------------------------------
