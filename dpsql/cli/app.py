@@ -16,12 +16,13 @@ from dpsql.cli.query import explain, query, shell
 from dpsql.cli.tools import audit, certify, practice, randomize
 from dpsql.errors import Error
 
-INTERRUPTED = 130
+STOPPED = {130: "Interrupted", 143: "Terminated"}
+"""By Ctrl-C, which typer ends with without a word, and by SIGTERM."""
 # Plain help and plain tracebacks: the same on every terminal, and in docs/cli.md.
 app = typer.Typer(
     name="dpsql",
     epilog="Exit codes: 0 success, 1 refused or failed, 2 usage error, 3 budget exhausted, 4 failed after the "
-    "charge, 5 suspended, 130 interrupted.",
+    "charge, 5 suspended, 130 interrupted, 143 terminated.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -104,8 +105,8 @@ def _run(given: list[str]) -> None:
         show_error(problem, as_json="--json" in given)
         sys.exit(exit_code(problem))
     except SystemExit as ended:
-        if ended.code == INTERRUPTED:  # by Ctrl-C, which typer ends with without a word
-            print(f"Interrupted.{after_interrupt(ended, 'dpsql budget')}", file=sys.stderr)
+        if ended.code in STOPPED:
+            print(f"{STOPPED[int(ended.code)]}.{after_interrupt(ended, 'dpsql budget')}", file=sys.stderr)
         raise
     except BrokenPipeError:  # whoever reads has seen enough, as in `dpsql demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

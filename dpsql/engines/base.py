@@ -173,8 +173,8 @@ class TimedOut(Exception):
     """A SELECT took longer than `Engine.timeout`, and was ended."""
 
 
-class TableChanged(OperationalError):
-    """A declared table is not the one that was opened. The catalogue says so: no row plays a part in it."""
+class TableUnavailable(OperationalError):
+    """A declared table is not the one that was opened, or somebody else keeps it locked: no row plays a part in it."""
 
 
 def run_twice_if_lost(run: Callable[[str], Mapping[str, np.ndarray]], sql: str) -> Mapping[str, np.ndarray]:

@@ -9,12 +9,15 @@ round to round. docs/proofs/adaptive.md. How the charge ended is recorded before
 
 from __future__ import annotations
 
+import signal
+import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import Composed
-from dpsql.engines.base import ConnectionLost, TableChanged, TimedOut
+from dpsql.engines.base import ConnectionLost, TableUnavailable, TimedOut
 from dpsql.engines.post_processor import ImmutableTable
 from dpsql.errors import INTERRUPTED_AFTER_CHARGE, Error, OperationalError, QueryTimeout
 from dpsql.limits import MOST_COPIES
@@ -24,7 +27,7 @@ from dpsql.relation.reports import AdaptiveTable, known_rows
 from dpsql.sampling import CryptographicRandomness, uniform_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
 
@@ -64,7 +67,7 @@ def _fetch(release: CalibratedRelease, charged: Charged, environment: Environmen
         columns = _run(query, release.planned.materialized, charged, environment)
         whole = all(columns[measure.column].dtype.kind == "i" for measure in release.planned.release.measures)
         return columns if whole else None
-    except (TimedOut, TableChanged):
+    except (TimedOut, TableUnavailable):
         raise
     except Exception:
         # Forgotten here, and told at the end, when nothing exact is left that a traceback could show.
@@ -90,6 +93,9 @@ def _run(
 # question too many that was stopped, and an answer that was ready when the analyst was suspended for another question.
 # docs/proofs/ledger.md.
 
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code of a process that SIGTERM ended."""
+
 if TYPE_CHECKING:
     Draw = Callable[[Charged, Environment], Noisy]
 
@@ -110,7 +116,7 @@ def finalize_charge(draw: Draw, charged: Charged, environment: Environment) -> N
             environment.ledger.stopped(charged.entry, "interrupted")
             stop.add_note(INTERRUPTED_AFTER_CHARGE)
         elif isinstance(stop, Error):
-            # Public tables, noisy values, the ledger's file, a changed table: nobody's row is behind these.
+            # Public tables, noisy values, the ledger's file, a changed or locked table: nobody's row is behind these.
             environment.ledger.abandoned(charged.entry)
         else:
             environment.ledger.failed(charged.entry)
@@ -118,6 +124,34 @@ def finalize_charge(draw: Draw, charged: Charged, environment: Environment) -> N
         environment.ledger.release(charged.entry)
     assert stop is not None
     raise stop
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM stops a paid question as Ctrl-C does, and then ends the process.
+
+    Otherwise the server's query would go on, and the charge look like a crash. A process with a handler of its own
+    decides for itself.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    except Terminated as stopped:
+        raise SystemExit(TERMINATED) from stopped
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(*_: object) -> None:
+    raise Terminated
 
 
 def abandon(charged: Charged, environment: Environment) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.estimate import Formula, Linear, Ratio
 from dpsql.aggregates.measure import CountUnits
 from dpsql.aggregates.table import AGGREGATES
-from dpsql.errors import Error
+from dpsql.errors import Error, OperationalError
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.properties import range_of
 from dpsql.intervals import for_all
@@ -64,6 +64,8 @@ def with_bounds(
     for found in _ranked(calibrated, number, drawn):
         try:
             return _within(calibrated, number, found, public)
+        except OperationalError:
+            raise  # of the database, whatever the bounds are
         except Error:
             continue  # too much noise, or too much work: the next best
     return calibrated

@@ -27,7 +27,7 @@ from dpsql.errors import Error
 from dpsql.pipeline.calibrate_noise import Calibrated, calibrate_noise
 from dpsql.pipeline.charge_budget import charge_budget, charge_together
 from dpsql.pipeline.estimate_answers import estimate_answers
-from dpsql.pipeline.execute import run_rounds, run_rounds_of_all
+from dpsql.pipeline.execute import ended_by_sigterm, run_rounds, run_rounds_of_all
 from dpsql.pipeline.infer_sensitivity import infer_sensitivity
 from dpsql.pipeline.parse_sql import parse_sql, too_deep
 from dpsql.pipeline.plan_query import Planned, plan_query
@@ -58,16 +58,18 @@ STAGES = (*FREE, *PAID)
 
 def run(request: QueryRequest, environment: Environment) -> Result:
     value: Any = compile_question(request, environment.public())
-    for stage in PAID:
-        value = stage(value, environment)
+    with ended_by_sigterm():
+        for stage in PAID:
+            value = stage(value, environment)
     assert isinstance(value, Result)
     return value
 
 
 def run_together(parts: Sequence[Calibrated], epsilon: Fraction, environment: Environment) -> list[Result]:
     """All are charged, then all are drawn; where one fails and suspends the analyst, those after it are withheld."""
-    noisy = run_rounds_of_all(charge_together(parts, epsilon, environment), environment)
-    return [post_process(estimate_answers(part, environment), environment) for part in noisy]
+    with ended_by_sigterm():
+        noisy = run_rounds_of_all(charge_together(parts, epsilon, environment), environment)
+        return [post_process(estimate_answers(part, environment), environment) for part in noisy]
 
 
 def compile_question(request: QueryRequest, public: PublicEnvironment) -> Calibrated:

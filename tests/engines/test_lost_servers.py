@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -206,18 +206,27 @@ dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), budget=10, ledger=sys.argv[
 """
 
 
-def test_ctrl_c_ends_a_question_and_is_on_record(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("by", "said"), [(signal.SIGINT, "KeyboardInterrupt\nthe charge stands"), (signal.SIGTERM, "")]
+)
+def test_a_signal_ends_a_question_and_is_on_record(
+    server: Server, tmp_path: Path, by: signal.Signals, said: str
+) -> None:
+    """Of Ctrl-C and SIGTERM neither leaves the server's query running nor looks like a crash."""
     server.delay(600)
     url, ledger = server.url.replace("owner@", "reader@"), tmp_path / "clinic.ledger"
     command = [sys.executable, "-c", INTERRUPTED, url, repr(SCHEMA), str(ledger), SLOWLY]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
         server.asleep()
-        child.send_signal(signal.SIGINT)
+        child.send_signal(by)
         _, errors = child.communicate(timeout=60)
-    assert errors.rstrip().endswith("KeyboardInterrupt\nthe charge stands")
+    assert child.returncode in (128 + by, -by)
+    assert errors.rstrip().endswith(said)
+    assert not server.ask(ASLEEP)
     with closing(Ledger.at(ledger)) as opened:
         assert [entry.state for entry in opened.history()] == ["budget", "charged", "interrupted"]
         assert opened.budget.spent.epsilon == pytest.approx(1e-3)
+        assert opened.budget.suspended == ()
 
 
 def test_a_connection_that_was_lost_in_between_is_not_noticed(server: Server) -> None:
@@ -260,6 +269,53 @@ def test_what_may_not_be_read_any_more_costs_nothing(server: Server, change: str
             server.ask(back)
         assert states(connection) == []
         assert connection.execute(QUICKLY).fetchall()
+
+
+@contextmanager
+def locked(server: Server, table: str) -> Iterator[None]:
+    """Somebody alters the table, and takes their time."""
+    with psycopg.connect(server.url) as other:
+        other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+IMPATIENT = "-clock_timeout%3D200"
+
+
+def test_a_question_waits_for_no_table_that_it_does_not_read(server: Server) -> None:
+    with server.connect(IMPATIENT) as connection, locked(server, "delay"):
+        assert connection.execute(QUICKLY).fetchall()
+
+
+@pytest.mark.parametrize("grant", ["SELECT", "SELECT (id)"])
+def test_somebody_elses_lock_is_named_and_costs_nothing(server: Server, grant: str) -> None:
+    server.ask(f"REVOKE SELECT ON people FROM reader; GRANT {grant} ON people TO reader")
+    try:
+        with server.connect(IMPATIENT) as connection:
+            for asked in (QUICKLY, QUICKLY.replace("*", "id")):
+                with locked(server, "people"), pytest.raises(dpsql.OperationalError, match="locked by another session"):
+                    connection.execute(asked)
+            assert states(connection) == []
+            assert connection.execute(QUICKLY).fetchall()
+    finally:
+        server.ask("GRANT SELECT ON people TO reader")
+
+
+def test_a_table_that_is_locked_between_two_rounds_suspends_nobody(server: Server) -> None:
+    """A query that finds its own bounds reads twice. Whoever locks the table meanwhile is no row of it."""
+    server.delay(1)
+    with server.connect(IMPATIENT) as connection, ThreadPoolExecutor(1) as pool:
+        asked = meanwhile(connection, SLOWLY)
+        server.asleep()
+        # It is granted between the rounds, as soon as the first has ended.
+        waiting = pool.submit(
+            server.ask, "BEGIN; LOCK TABLE delay IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(2); COMMIT"
+        )
+        with pytest.raises(dpsql.OperationalError, match="locked by another session"):
+            asked.result(60)
+        waiting.result(60)
+        assert states(connection) == ["charged", "failed"]
+        assert connection.budget.suspended == ()
 
 
 def test_a_table_cannot_be_dropped_under_a_question(server: Server) -> None:

@@ -2,7 +2,8 @@
 
 The connection is our own and only reads. Every declared table is read through its declared columns alone, by its full
 name; functions and types are found in pg_catalog. Each query sees one state of the database, in which the tables are
-those that were opened.
+those that were opened. Settings are those of a transaction and no statement has a name, so that a pooler may give each
+transaction to another process of the server.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import ExecStatus
+from psycopg.pq import DiagnosticField, ExecStatus
 
-from dpsql.engines.base import ConnectionLost, Guarantees, TableChanged, TimedOut, run_twice_if_lost
+from dpsql.engines.base import ConnectionLost, Guarantees, TableUnavailable, TimedOut, run_twice_if_lost
 from dpsql.engines.postgresql.catalog import current_schema, found_tables
 from dpsql.engines.postgresql.render import render
-from dpsql.engines.render import quoted
+from dpsql.engines.render import literal, quoted
 from dpsql.engines.results import columns
 from dpsql.engines.tables import Described, check_table, is_present
 from dpsql.errors import OperationalError, SchemaError, did_you_mean
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 CERTIFIED = (15,)
 OLDEST = 14
+LOCK_SECONDS = 10
 # What our SQL was certified with. The meaning of a query depends on these, or the form of its result.
 SETTINGS = {
     "search_path": "pg_catalog, pg_temp",
@@ -63,7 +65,10 @@ SETTINGS = {
     # read: for less than the planner thinks, and for the less, the fewer of them have rows of the same unit.
     "parallel_tuple_cost": "0.01",
     "parallel_leader_participation": "off",
+    # Somebody else's lock is said to be one, long before a time limit ends the query.
+    "lock_timeout": f"{LOCK_SECONDS}s",
 }
+"""For the transaction of each query alone."""
 WORKING_MEMORY = 64 * 1024
 """Kilobytes for each sort and hash of a query, where the server gives less: people are told apart by hashing them."""
 LONGEST_WAIT = "1h"
@@ -73,6 +78,9 @@ PATIENCE = {"connect_timeout": 10, "keepalives_idle": 60, "keepalives_interval":
 """Seconds after which a server that says nothing is taken for gone, unless the URL says otherwise."""
 CHANGED = "a declared table was changed since the connection was opened, is gone, or can no longer be read"
 CONNECT_AGAIN = "reconnect to check it again"
+LOCKED = "a table that the query reads is locked by another session"
+ASK_AGAIN = "try again later; whoever alters, truncates or rewrites a table locks it until the end of that transaction"
+WAITED_TOO_LONG = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected)
 RESTART, PAUSE = 30.0, 0.2
 """Seconds that a question which is paid for waits for a server that went away, and between two tries."""
 
@@ -83,19 +91,21 @@ class PostgreSQLEngine:
     def __init__(self, connection: psycopg.Connection, url: str, place: str, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
         self._connection, self._url = connection, url
+        self._settings = _settings(connection)
         self.timeout: float | None = None
         self._lock = threading.RLock()
         self._places = {
             table.name.lower(): (table.place[0] or place, table.place[1].lower()) for table in schema.tables.values()
         }
-        with connection.transaction():
+        with self._transaction():
             found = self._found(connection)
         for table in schema.tables.values():
             _check(table, found[self._places[table.name.lower()][0]], self._places[table.name.lower()])
         self._tables = {name: found[where][own] for name, (where, own) in self._places.items()}
         reads = {name: self._read(table) for name, table in schema.tables.items()}
+        self._reads = {name.lower(): read for name, read in reads.items()}
         for name, read in reads.items():
-            _try(connection, name, read)
+            self._try(name, read)
         self.render: Render = partial(render, tables=reads)
         self.guarantees = _guarantees(schema, self._tables)
 
@@ -125,6 +135,21 @@ class PostgreSQLEngine:
     def _qualified(self, name: str) -> str:
         return f"{quoted(self._places[name][0])}.{quoted(self._tables[name].found.name)}"
 
+    def _try(self, table: str, read: str) -> None:
+        """Checks, without reading a row, that the role may read the declared columns."""
+        try:
+            with self._transaction() as connection:
+                connection.execute(f"{read} WHERE false".encode())
+            return
+        except psycopg.errors.LockNotAvailable:
+            problem = OperationalError(f"tables.{table}: it is locked by another session", hint=ASK_AGAIN)
+        except psycopg.Error:
+            problem = OperationalError(
+                f"tables.{table}: this role cannot read the declared columns",
+                hint=f'GRANT SELECT ON "{table}" TO the role',
+            )
+        raise problem
+
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
         try:
@@ -138,7 +163,7 @@ class PostgreSQLEngine:
         raise OperationalError(CHANGED, hint=CONNECT_AGAIN)
 
     def _look(self) -> None:
-        with self._reading():
+        with self._reading(""):
             pass
 
     def can_run(self, sql: str) -> bool:
@@ -146,8 +171,13 @@ class PostgreSQLEngine:
         with self._lock:
             if self._connection.closed:
                 return True
-            answer = self._connection.pgconn.prepare(b"", sql.encode())
-            if answer.status == ExecStatus.COMMAND_OK or self._connection.closed:
+            with suppress(psycopg.Error), self._transaction() as connection:
+                answer = connection.pgconn.prepare(b"", sql.encode())
+                if answer.status == ExecStatus.COMMAND_OK:
+                    return True
+                if answer.error_field(DiagnosticField.SQLSTATE) == psycopg.errors.LockNotAvailable.sqlstate.encode():
+                    raise TableUnavailable(LOCKED, hint=ASK_AGAIN)
+            if self._connection.closed:
                 return True
         self.check_unchanged()
         return False
@@ -161,11 +191,10 @@ class PostgreSQLEngine:
 
     def _run(self, sql: str, seconds: float | None = None) -> Mapping[str, np.ndarray]:
         try:
-            with self._reading(patience=RESTART) as connection:
+            with self._reading(sql, patience=RESTART) as connection:
                 if seconds is not None:
                     # For this transaction, in the place of the server's own limit.
-                    milliseconds = str(math.ceil(1000 * seconds))
-                    connection.execute("SELECT pg_catalog.set_config('statement_timeout', %s, true)", [milliseconds])
+                    connection.execute(_set_local("statement_timeout", str(math.ceil(1000 * seconds))))
                 return _fetched(connection.execute(sql.encode()))
         except psycopg.errors.QueryCanceled:
             if seconds is None:
@@ -178,28 +207,53 @@ class PostgreSQLEngine:
         raise TimedOut if is_late else ConnectionLost
 
     @contextmanager
-    def _reading(self, patience: float = 0) -> Iterator[psycopg.Connection]:
-        """A snapshot of the database in which the declared tables are unchanged. Reconnects if necessary."""
+    def _reading(self, sql: str, patience: float = 0) -> Iterator[psycopg.Connection]:
+        """A snapshot of the database in which the declared tables are unchanged; nobody can alter those that `sql`
+        reads from here on. Reconnects if necessary.
+        """
         with self._lock:
             if self._connection.closed:
                 self._connection = _connected_again(self._url, patience)
-            with self._connection.transaction(force_rollback=True):
-                try:
-                    is_unchanged = self._lock_tables()
-                except psycopg.Error:
-                    if self._connection.closed:
-                        raise
-                    is_unchanged = False
-                if not is_unchanged:
-                    raise TableChanged(CHANGED, hint=CONNECT_AGAIN)
-                yield self._connection
+                self._settings = _settings(self._connection)
+            with self._transaction() as connection:
+                self._lock_tables(connection, sql)
+                if not self._is_unchanged(connection):
+                    raise TableUnavailable(CHANGED, hint=CONNECT_AGAIN)
+                yield connection
 
-    def _lock_tables(self) -> bool:
-        """Whether all declared tables are as they were. Nobody can alter them from here on."""
-        names = [self._qualified(name) for name, table in self._tables.items() if table.can_be_locked]
-        if names:
-            self._connection.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS SHARE MODE".encode())
-        now = self._found(self._connection)
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection]:
+        with self._connection.transaction(force_rollback=True):
+            self._connection.execute(self._settings)
+            yield self._connection
+
+    def _lock_tables(self, connection: psycopg.Connection, sql: str) -> None:
+        """Before the transaction's snapshot, which the first SELECT takes. No row decides how long this takes."""
+        read = [name for name in self._tables if f"FROM {self._qualified(name)} AS _stored" in sql]
+        lockable = [name for name in read if self._tables[name].can_be_locked]
+        locks = [f"LOCK TABLE {', '.join(map(self._qualified, lockable))} IN ACCESS SHARE MODE"] if lockable else []
+        # Who may not lock a table has it locked by a query of it.
+        locks += [f"{self._reads[name]} WHERE false" for name in read if name not in lockable]
+        locked = None
+        try:
+            for lock in locks:
+                connection.execute(lock.encode())
+        except WAITED_TOO_LONG:
+            locked = True
+        except psycopg.Error:
+            if connection.closed:
+                raise
+            locked = False
+        if locked is not None:
+            raise TableUnavailable(LOCKED, hint=ASK_AGAIN) if locked else TableUnavailable(CHANGED, hint=CONNECT_AGAIN)
+
+    def _is_unchanged(self, connection: psycopg.Connection) -> bool:
+        try:
+            now = self._found(connection)
+        except psycopg.Error:
+            if connection.closed:
+                raise
+            return False
         return all(now[where].get(own) == self._tables[name] for name, (where, own) in self._places.items())
 
     def close(self) -> None:
@@ -207,9 +261,10 @@ class PostgreSQLEngine:
 
 
 def connected(url: str) -> tuple[psycopg.Connection, str]:
-    """A read-only connection with the settings of `SETTINGS`, and the schema that the URL selects."""
+    """A read-only connection, and the schema that the URL selects."""
     try:
-        connection = psycopg.connect(make_conninfo("", **PATIENCE | conninfo_to_dict(url)))
+        # Statements have no names, which a pooler would give to another process of the server.
+        connection = psycopg.connect(make_conninfo("", **PATIENCE | conninfo_to_dict(url)), prepare_threshold=None)
     except psycopg.Error as error:
         problem = OperationalError(
             f"PostgreSQL cannot be reached: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
@@ -251,15 +306,7 @@ def _prepared(connection: psycopg.Connection) -> str:
             "the search_path of this connection selects no schema",
             hint="name one: postgresql://user@host/db?options=-csearch_path%3Dsales",
         )
-    for name, value in SETTINGS.items():
-        connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
-    connection.execute(
-        "SELECT set_config('work_mem', CAST(greatest(CAST(setting AS INTEGER), %s) AS TEXT), false) FROM pg_settings "
-        "WHERE name = 'work_mem'",
-        [WORKING_MEMORY],
-    )
-    if connection.execute("SHOW statement_timeout").fetchone() == ("0",):
-        connection.execute(f"SET statement_timeout = '{LONGEST_WAIT}'")
+    connection.execute(_set_local("search_path", SETTINGS["search_path"]))
     ((encoding, unicode),) = connection.execute(
         "SELECT current_setting('server_encoding'), EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'C.utf8')"
     ).fetchall()
@@ -268,22 +315,35 @@ def _prepared(connection: psycopg.Connection) -> str:
             f"the database has the encoding {encoding}" if encoding != "UTF8" else 'there is no collation "C.utf8"',
             hint="dpsql needs UTF8 and C.utf8: create the database with  ENCODING 'UTF8'  on a system that has C.UTF-8",
         )
-    connection.commit()
+    connection.rollback()
     connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
     return place
 
 
-def _try(connection: psycopg.Connection, table: str, read: str) -> None:
-    """Checks, without reading a row, that the role may read the declared columns."""
-    try:
-        with connection.transaction(force_rollback=True):
-            connection.execute(f"{read} WHERE false".encode())
-        return
-    except psycopg.Error:
-        problem = OperationalError(
-            f"tables.{table}: this role cannot read the declared columns", hint=f'GRANT SELECT ON "{table}" TO the role'
-        )
-    raise problem
+def _settings(connection: psycopg.Connection) -> bytes:
+    """SETTINGS for one transaction, and the server's own limits where they are stricter. No SET takes a snapshot."""
+    with connection.transaction():
+        connection.execute(_set_local("search_path", SETTINGS["search_path"]))
+        ((memory, limit, lock_limit),) = connection.execute(
+            "SELECT pg_size_bytes(current_setting('work_mem')) / 1024, current_setting('statement_timeout'), "
+            "(SELECT CAST(setting AS INTEGER) FROM pg_settings WHERE name = 'lock_timeout')"
+        ).fetchall()
+    settings = SETTINGS | {"work_mem": f"{max(memory, WORKING_MEMORY)}kB"}
+    if limit == "0":
+        settings["statement_timeout"] = LONGEST_WAIT
+    if 0 < lock_limit < LOCK_SECONDS * 1000:
+        settings["lock_timeout"] = f"{lock_limit}ms"
+    return b"; ".join(_set_local(name, value) for name, value in settings.items())
+
+
+def _set_local(name: str, value: str) -> bytes:
+    """Names within a value, which a list of schemas has, are quoted one by one.
+
+    >>> _set_local("work_mem", "64MB"), _set_local("search_path", "pg_catalog, pg_temp")
+    (b"SET LOCAL work_mem = '64MB'", b"SET LOCAL search_path = 'pg_catalog', 'pg_temp'")
+    """
+    listed = ", ".join(map(literal, value.split(", "))) if name == "search_path" else literal(value)
+    return f"SET LOCAL {name} = {listed}".encode()
 
 
 def _guarantees(schema: Schema, tables: Mapping[str, PostgreSQLTable]) -> Guarantees:
@@ -349,6 +409,7 @@ def describe(url: str) -> tuple[str, dict[str, Described]]:
     """The database's own name, and its tables and views by theirs."""
     connection, place = connected(url)
     with closing(connection):
+        connection.execute(_settings(connection))
         tables = found_tables(connection, place).values()
         name = connection.info.dbname
     return name, {
