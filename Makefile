@@ -30,8 +30,9 @@ $(TEST): $(RUN)
 	@$(call PIP,$(FOR_TESTS))
 	@touch $@
 
-engines: setup  ## install PostgreSQL and Spark, so that their tests are not skipped
+engines: setup  ## install PostgreSQL, pgbouncer and Spark, so that their tests are not skipped
 	@test -d /usr/lib/postgresql || command -v initdb >/dev/null || (apt-get update -qq && apt-get install -y -qq postgresql)
+	@test -x /usr/sbin/pgbouncer || command -v pgbouncer >/dev/null || (apt-get update -qq && apt-get install -y -qq pgbouncer)
 	@command -v java >/dev/null || (apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless)
 	@$(BIN)/python -c "import pyspark, grpc" 2>/dev/null || \
 		$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[spark]'

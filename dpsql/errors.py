@@ -45,6 +45,21 @@ class Warning(UserWarning):  # noqa: A001 - the name is fixed by PEP 249
     """A caveat of a query or a budget that dpsql accepts all the same; see `Cursor.messages`."""
 
 
+WHO_AND_SECRET = re.compile(r"(:/{1,2}[^:/@?\s]*):[^@/\s]*@")
+SECRET_OPTION = re.compile(r"([?&;])(?:password|sslpassword|token)=[^&;\s'\"]*(&)?", re.IGNORECASE)
+
+
+def without_password(text: str) -> str:
+    """A text in which URLs may stand, as it may be shown and logged.
+
+    >>> without_password("postgresql://me:secret@host/db"), without_password("sc://host/;token=secret;user_id=me")
+    ('postgresql://me@host/db', 'sc://host/;user_id=me')
+    >>> without_password("no ledger postgresql://host/db?password=secret&schema=shop")
+    'no ledger postgresql://host/db?schema=shop'
+    """
+    return SECRET_OPTION.sub(lambda found: found[1] if found[2] else "", WHO_AND_SECRET.sub(r"\1@", text))
+
+
 class Error(Exception):
     """The base class of all dpsql errors. `str()` shows the problem, its place in the SQL, and the hint."""
 
@@ -56,10 +71,11 @@ class Error(Exception):
     """The way out, if there is one."""
 
     def __init__(self, problem: str, *, at: Place | None = None, hint: str | None = None) -> None:
+        problem = without_password(problem)
         super().__init__(problem)
         self.problem = problem
         self.at = at
-        self.hint = hint
+        self.hint = None if hint is None else without_password(hint)
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: only the message, without a traceback; the cell still stops."""

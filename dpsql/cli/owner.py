@@ -9,10 +9,11 @@ import typer
 
 from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.ledger.ledger import Ledger
+from dpsql.accounting.ledger.store import is_server
 from dpsql.cli.budget import AnyDatabase
 from dpsql.cli.options import Form, LedgerFile, ledger_path
 from dpsql.cli.output import FAILED, CommandReport, publish
-from dpsql.cli.query import accepted, entries, resumed, verified
+from dpsql.cli.query import accepted, described_roles, entries, resumed, verified, with_roles
 from dpsql.errors import ProgrammingError
 
 # -- the ledger --------------------------------------------------------------------------------------------------------
@@ -21,6 +22,7 @@ from dpsql.errors import ProgrammingError
 LedgerPath = Annotated[
     str, typer.Argument(metavar="LEDGER", help="The ledger, a file such as shop.duckdb.ledger, or postgresql://...")
 ]
+AskingRole = Annotated[str, typer.Argument(metavar="ROLE", help="A role of the PostgreSQL server.")]
 SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's file.")]
 Analyst = Annotated[
     str | None,
@@ -51,12 +53,16 @@ def show(path: LedgerPath, analyst: Whose = None, form: Form = None) -> None:
 
 @ledger_app.command()
 def verify(path: LedgerPath, head: Head = None, key: PublicKey = None, form: Form = None) -> None:
-    """Check every entry, hash and running total; exit code 1 if one is broken.
+    """Check every entry, hash and running total, and on a server the roles; exit code 1 if one is broken.
 
     With --head also that this is no older copy, with --key the seals.
     """
     with closing(Ledger.at(path)) as opened:
         report = verified(opened.verify(head, key))
+    if is_server(path):
+        from dpsql.accounting.ledger.postgres import roles_of  # late: it loads the driver
+
+        report = with_roles(report, roles_of(path))
     publish(report, form)
 
 
@@ -112,6 +118,20 @@ def verify_offline(
     checked = seal.verify_file(file, None if key is None else seal.public_key(key), head)
     document = checked._asdict()
     publish(CommandReport(document, list(document), [list(document.values())], str(checked)), form)
+
+
+@ledger_app.command("grant")
+def grant_role(path: LedgerPath, role: AskingRole) -> None:
+    """Let a role of the server ask and be charged; it cannot change budgets, resume or accept a schema.
+
+    For the role that owns the ledger, which keeps these to itself.
+    """
+    if not is_server(path):
+        raise ProgrammingError("a file has no roles", hint="who may write the file may change it: use a server instead")
+    from dpsql.accounting.ledger.postgres import grant_asking, roles_of  # late: it loads the driver
+
+    grant_asking(path, role)
+    print("\n".join(described_roles(roles_of(path))))
 
 
 @ledger_app.command()

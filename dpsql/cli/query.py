@@ -29,7 +29,7 @@ from dpsql.errors import split_explain
 from dpsql.listing import list_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.ledger.chain import VerifyReport
@@ -229,6 +229,19 @@ def accepted(declared: Declaration | None) -> CommandReport:
 def verified(found: VerifyReport) -> CommandReport:
     document = asdict(found)
     return CommandReport(document, list(document), [list(document.values())], str(found))
+
+
+def with_roles(report: CommandReport, roles: Mapping[str, str]) -> CommandReport:
+    return replace(
+        report,
+        document=report.document | {"roles": dict(roles)},
+        text="\n".join([str(report.text), *described_roles(roles)]),
+    )
+
+
+def described_roles(roles: Mapping[str, str]) -> list[str]:
+    words = {"owns": "owns the ledger, and may change budgets", "asks": "asks, and cannot change budgets"}
+    return [f"role {role}: {words[kind]}" for role, kind in roles.items()]
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ import typer
 
 from dpsql.cli.output import CommandReport, table
 from dpsql.engines.base import declared_type
-from dpsql.engines.registry import describe, kind_of, open_engine, without_password
+from dpsql.engines.registry import describe, kind_of, open_engine
 from dpsql.engines.tables import Described
-from dpsql.errors import OperationalError, SchemaError, UnknownName, did_you_mean
+from dpsql.errors import OperationalError, SchemaError, UnknownName, did_you_mean, without_password
 from dpsql.listing import counts, person_of
 from dpsql.owner.check import (
     Finding,

@@ -6,7 +6,6 @@ Ours are the `KIND` of each folder beside this file. Others come from installed 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -135,13 +134,3 @@ def describe(database: str) -> tuple[str, dict[str, Described]]:
     kind = kind_of(database)
     kind.check_driver()
     return kind.describe(database)
-
-
-def without_password(database: str) -> str:
-    """
-    >>> without_password("postgresql://me:secret@host/db"), without_password("sc://host/;token=secret;user_id=me")
-    ('postgresql://me@host/db', 'sc://host/;user_id=me')
-    """
-    if "://" not in database:
-        return database
-    return re.sub("(?<=://)([^:/@?]*):[^@/]*@", r"\1@", re.sub(";token=[^;]*", "", database))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime, tzinfo
 from fractions import Fraction
 from pathlib import Path
@@ -277,10 +278,54 @@ def test_a_role_needs_no_more_than_the_page_grants(url: str) -> None:
         Ledger.open(as_role, dataset="shop")
 
 
-def test_no_password_is_told() -> None:
-    with pytest.raises(dpsql.LedgerError) as refused:
-        Ledger.open("postgresql://me:secret@127.0.0.1:1/db", dataset="shop", epsilon=1)
-    assert "secret" not in str(refused.value)
+def test_the_role_that_asks_cannot_change_budgets(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from dpsql.cli.app import main
+
+    owner = Ledger.open(url, dataset="shop", epsilon=1)
+    base, _, name = url.rpartition("&schema=")
+    role = f"asks_{name}"
+    with psycopg.connect(base) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN")
+    with pytest.raises(dpsql.LedgerError, match="cannot be used by this role"):
+        Ledger.open(url.replace("://owner@", f"://{role}@"), dataset="shop")
+    with suppress(SystemExit):
+        main(["ledger", "grant", url, role])
+    assert f"role {role}: asks" in capsys.readouterr().out
+
+    asking = Ledger.open(url.replace("://owner@", f"://{role}@"), dataset="shop")
+    charge(asking)
+    declared = Declaration.of({"orders": {"unit": "customer"}}, "f")
+    for act in (
+        lambda: asking.grant("2"),
+        lambda: asking.limit("2", analyst="ada"),
+        lambda: asking.accept(declared, "shop"),
+    ):
+        with pytest.raises(dpsql.LedgerError, match="only the owner of the ledger"):
+            act()
+    assert owner.budget.remaining.epsilon == pytest.approx(0.9)
+    owner.grant("2")
+    charge(asking, "1.5")
+    assert asking.verify().entries == 6
+    with psycopg.connect(base) as connection:
+        connection.execute(f"GRANT UPDATE ON {name}.entries TO {role}")
+    with pytest.raises(SystemExit):
+        main(["ledger", "verify", url])
+    assert f'"{role}" may change the entries' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("said", ["me:secret@127.0.0.1:1/db", "127.0.0.1:1/db?user=me&password=secret"])
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_no_password_is_told(said: str, scheme: str) -> None:
+    schema = {"dataset": "shop", "tables": {"orders": {"unit": "id", "columns": {"id": "integer"}}}}
+    for act in (
+        lambda url: Ledger.open(url, dataset="shop", epsilon=1),
+        Ledger.at,
+        lambda url: dpsql.connect(url, schema=schema, ledger=":memory:", budget=1),
+        lambda url: dpsql.connect(url, schema=schema, budget=1),
+    ):
+        with pytest.raises(dpsql.Error) as refused:
+            act(f"{scheme}://{said}")
+        assert "secret" not in str(refused.value)
 
 
 def test_a_session_keeps_its_account_there(

@@ -10,23 +10,22 @@ charge counts as lost, which is the safe side. docs/proofs/ledger.md.
 from __future__ import annotations
 
 import os
-import re
 import threading
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode
 
 import psycopg
 from psycopg import errors, sql
 
 from dpsql.accounting.ledger.sqlite import RULES, STATES, around_forks
-from dpsql.errors import InterfaceError, LedgerError
+from dpsql.errors import InterfaceError, LedgerError, without_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DEFAULT_SCHEMA = "dpsql"
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 BUSY_SECONDS = 10
 LEASABLE = 2**31
 """Advisory locks have two numbers of 32 bits; charges so far apart would share one."""
@@ -34,6 +33,27 @@ DECLARATIONS = """
     CREATE INDEX IF NOT EXISTS declarations ON entries (number) WHERE state IN ('budget', 'schema', 'schema accepted');
 """
 SEALS = "CREATE TABLE IF NOT EXISTS seals (number bigint PRIMARY KEY, hash text NOT NULL, signature text NOT NULL)"
+OWNERS_ACTS = """
+    CREATE OR REPLACE FUNCTION only_the_owner() RETURNS trigger LANGUAGE plpgsql AS
+        $$ DECLARE
+            is_owner boolean := pg_catalog.pg_has_role(
+                current_user, (SELECT relowner FROM pg_catalog.pg_class WHERE oid = TG_RELID), 'USAGE');
+            scheduled text[] := (SELECT ARRAY[epsilon, delta] FROM entries WHERE state = 'renewal'
+                ORDER BY number DESC LIMIT 1);
+        BEGIN
+            IF NOT is_owner AND (NEW.state IN ('budget', 'default limit', 'question limit', 'revoked', 'renewal', 'lifetime',
+                'resumed', 'schema accepted') OR NEW.state = 'renewed'
+                AND ARRAY[NEW.epsilon, NEW.delta] IS DISTINCT FROM scheduled)
+            THEN RAISE EXCEPTION 'for the owner' USING ERRCODE = 'DP001'; END IF;
+            RETURN NEW;
+        END $$;
+    DROP TRIGGER IF EXISTS only_the_owner ON entries;
+    CREATE TRIGGER only_the_owner BEFORE INSERT ON entries FOR EACH ROW EXECUTE FUNCTION only_the_owner();
+"""
+"""Whoever may ask cannot change budgets, limits and schedules, lift a suspension, or accept what redefines epsilon. A
+session renews the budget by the owner's schedule; `verify` finds whether it was due.
+"""
+FOR_THE_OWNER = "DP001"
 TABLES = f"""
     CREATE TABLE about (version integer NOT NULL);
     INSERT INTO about VALUES ({SCHEMA_VERSION});
@@ -76,6 +96,7 @@ TABLES = f"""
             RETURN NULL;
         END $$;
     CREATE TRIGGER count_number AFTER INSERT ON entries FOR EACH ROW EXECUTE FUNCTION count_number();
+    {OWNERS_ACTS}
 """
 FROM_OLDER_VERSION = f"""
     ALTER TABLE entries DROP CONSTRAINT entries_state_check, ADD CONSTRAINT entries_state_check {STATES};
@@ -83,9 +104,25 @@ FROM_OLDER_VERSION = f"""
     {RULES};
     {SEALS};
     {DECLARATIONS}
+    {OWNERS_ACTS}
     UPDATE about SET version = {SCHEMA_VERSION};
 """
-"""Which knew fewer states."""
+"""Which knew fewer states, and let whoever may ask change budgets."""
+TO_ASK = """
+    GRANT USAGE ON SCHEMA {schema} TO {role};
+    GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role};
+    GRANT INSERT ON {schema}.entries, {schema}.open_charges, {schema}.answers TO {role};
+    GRANT UPDATE ON {schema}.answers, {schema}.last_number TO {role};
+    GRANT DELETE ON {schema}.open_charges TO {role};
+"""
+"""What a role needs that asks and does not own the account."""
+ROLES = """
+    SELECT rolname, pg_has_role(r.oid, relowner, 'USAGE'),
+        has_table_privilege(r.oid, c.oid, 'UPDATE, DELETE, TRUNCATE, TRIGGER')
+    FROM pg_roles AS r, pg_class AS c
+    WHERE c.oid = 'entries'::regclass AND rolcanlogin AND NOT rolsuper
+        AND has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER') ORDER BY rolname
+"""
 SETTINGS = {
     "synchronous_commit": "on",
     "lock_timeout": f"{BUSY_SECONDS}s",
@@ -117,7 +154,7 @@ class LedgerServer:
     last_number = "SELECT number FROM last_number"
 
     def __init__(self, url: str) -> None:
-        self.path = _without_password(url)
+        self.path = without_password(url)
         self.leases = ServerLeases(url)
         self._lock = threading.RLock()
         self._closed = False
@@ -244,6 +281,33 @@ class _Translated:
         return self._connection.execute(written, parameters)
 
 
+def grant_asking(url: str, role: str) -> None:
+    """Lets a role ask and be charged, and no more. For the role that owns the ledger's schema."""
+    _, schema = _parts(url)
+    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+    with in_plain_words(url), closing(_connect(url)) as connection:
+        if _version(connection, url) is None:
+            raise LedgerError(f"there is no ledger {url}", hint="the first session with a budget creates it")
+        connection.execute(sql.SQL(TO_ASK).format(**names))
+        connection.commit()
+
+
+def roles_of(url: str) -> dict[str, str]:
+    """What each role may do that can log in, superusers aside: own the ledger, or ask.
+
+    Raises LedgerError if one that does not own it could change entries.
+    """
+    with in_plain_words(url), closing(_connect(url)) as connection:
+        found = connection.execute(ROLES).fetchall()
+    for role, owns, may_change in found:
+        if may_change and not owns:
+            raise LedgerError(
+                f'the role "{role}" may change the entries of the ledger, and is not its owner',
+                hint=f"REVOKE UPDATE, DELETE, TRUNCATE, TRIGGER on its table entries from {role}",
+            )
+    return {role: "owns" if owns else "asks" for role, owns, _ in found}
+
+
 def is_on_server(url: str) -> bool:
     with in_plain_words(url), closing(_connect(url)) as connection:
         return _version(connection, url) is not None
@@ -251,8 +315,9 @@ def is_on_server(url: str) -> bool:
 
 def _connect(url: str) -> psycopg.Connection:
     server, schema = _parts(url)
-    connection = psycopg.connect(server, connect_timeout=BUSY_SECONDS)
+    connection = psycopg.connect(server, connect_timeout=BUSY_SECONDS, prepare_threshold=None)
     try:
+        _check_pooler(connection, server)
         path = sql.SQL("SET search_path = pg_catalog, {}, pg_temp").format(sql.Identifier(schema))
         connection.execute(path)
         for name, value in SETTINGS.items():
@@ -262,6 +327,29 @@ def _connect(url: str) -> psycopg.Connection:
         connection.close()
         raise
     return connection
+
+
+def _check_pooler(connection: psycopg.Connection, server: str) -> None:
+    """A pooler shows by a number of the server's process that is not the one which answers. By transactions it gives
+    one process to two connections; then settings would be somebody else's, and no lock would hold a charge.
+    """
+    process = _process(connection)
+    if process == connection.info.backend_pid:
+        return
+    with psycopg.connect(server, connect_timeout=BUSY_SECONDS, prepare_threshold=None) as other:
+        is_shared = _process(other) in (process, _process(connection))
+    if is_shared:
+        raise LedgerError(
+            "the ledger is reached through a pooler that shares sessions",
+            hint="connect to the server itself, or to a pooler with  pool_mode = session",
+        )
+
+
+def _process(connection: psycopg.Connection) -> int:
+    with connection.transaction():
+        row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _cut_off(connection: psycopg.Connection) -> None:
@@ -277,10 +365,10 @@ def _parts(url: str) -> tuple[str, str]:
     >>> _parts("postgresql://dpsql@host/db?schema=shop_ledger&sslmode=require")
     ('postgresql://dpsql@host/db?sslmode=require', 'shop_ledger')
     """
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
+    server, _, given = url.partition("?")
+    options = dict(parse_qsl(given))
     schema = options.pop("schema", DEFAULT_SCHEMA)
-    return urlunsplit(parts._replace(query=urlencode(options))), schema
+    return f"{server}?{urlencode(options)}" if options else server, schema
 
 
 def _make_tables(connection: psycopg.Connection, url: str) -> None:
@@ -334,14 +422,11 @@ def in_plain_words(url: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
+        if error.sqlstate == FOR_THE_OWNER:
+            raise LedgerError(
+                "this role may ask, and only the owner of the ledger changes budgets, resumes or accepts a schema",
+                hint="do it with the role that owns the ledger's schema",
+            ) from None
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         what, way_out = WORDS.get(type(error), (f"cannot be used: {said}", "try the same URL with psql"))
-        raise LedgerError(f"the ledger {_without_password(url)} {what}", hint=way_out) from None
-
-
-def _without_password(url: str) -> str:
-    """
-    >>> _without_password("postgresql://dpsql:secret@host/db")
-    'postgresql://dpsql@host/db'
-    """
-    return re.sub(r"(?<=//)([^:@/]*):[^@/]*@", r"\1@", url)
+        raise LedgerError(f"the ledger {without_password(url)} {what}", hint=way_out) from None

@@ -80,6 +80,7 @@ CHANGED = "a declared table was changed since the connection was opened, is gone
 CONNECT_AGAIN = "reconnect to check it again"
 LOCKED = "a table that the query reads is locked by another session"
 ASK_AGAIN = "try again later; whoever alters, truncates or rewrites a table locks it until the end of that transaction"
+LOCK_NOT_AVAILABLE = b"55P03"
 WAITED_TOO_LONG = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected)
 RESTART, PAUSE = 30.0, 0.2
 """Seconds that a question which is paid for waits for a server that went away, and between two tries."""
@@ -175,7 +176,7 @@ class PostgreSQLEngine:
                 answer = connection.pgconn.prepare(b"", sql.encode())
                 if answer.status == ExecStatus.COMMAND_OK:
                     return True
-                if answer.error_field(DiagnosticField.SQLSTATE) == psycopg.errors.LockNotAvailable.sqlstate.encode():
+                if answer.error_field(DiagnosticField.SQLSTATE) == LOCK_NOT_AVAILABLE:
                     raise TableUnavailable(LOCKED, hint=ASK_AGAIN)
             if self._connection.closed:
                 return True

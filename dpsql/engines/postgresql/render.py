@@ -28,6 +28,7 @@ from dpsql.engine_sql.tree import (
     Select,
     Short,
     Subquery,
+    Table,
     TryCast,
     Wide,
     WindowFunc,
@@ -161,6 +162,10 @@ def sorted_units(select: Select) -> Select:
 
 LONGEST_COLUMN = 200
 """Characters of a column that may be computed again wherever it is read."""
+LONGEST_STORED = 1_000
+"""The same for a column of a table, clamped or compared with a list: behind a fence no condition would reach its rows
+before they are joined, and no statistics the planner.
+"""
 FENCE = "OFFSET bigint '0'"
 """A number without a type is none yet when it is decided whether several processes may share the query."""
 LONGEST_NAME = 63
@@ -467,8 +472,8 @@ class PostgreSQL(ServedRenderer):
         sql = super().select(sorted_units(in_sorted_order(select)))
         # With groups or windows it is computed where it stands, and nowhere else.
         has_own_rows = bool(select.group_by) or any(isinstance(column.value, WindowFunc) for column in select.columns)
-        is_long = self.longest.pop() > LONGEST_COLUMN and not has_own_rows
-        return f"{sql} {FENCE}" if is_long else sql
+        is_long = self.longest.pop() > (LONGEST_STORED if _reads_table(select.source) else LONGEST_COLUMN)
+        return f"{sql} {FENCE}" if is_long and not has_own_rows else sql
 
     def named(self, column: Alias) -> str:
         sql = super().named(column)
@@ -490,6 +495,12 @@ class PostgreSQL(ServedRenderer):
     def around_rank(self, profile: AroundRank) -> str:
         with self.reading(self.ranges.of_query(profile.values)):
             return around_rank(self, profile)
+
+
+def _reads_table(source: Source | None) -> bool:
+    """Whether columns are those of a declared table, perhaps beside the owners of its keys."""
+    rows = source.left if isinstance(source, Joined) else source
+    return isinstance(rows, Table) and rows.alias is not None
 
 
 def check_matches(value: Term) -> None:
