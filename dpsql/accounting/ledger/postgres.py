@@ -38,12 +38,12 @@ OWNERS_ACTS = """
         $$ DECLARE
             is_owner boolean := pg_catalog.pg_has_role(
                 current_user, (SELECT relowner FROM pg_catalog.pg_class WHERE oid = TG_RELID), 'USAGE');
-            scheduled text[] := (SELECT ARRAY[epsilon, delta] FROM entries WHERE state = 'renewal'
-                ORDER BY number DESC LIMIT 1);
         BEGIN
-            IF NOT is_owner AND (NEW.state IN ('budget', 'default limit', 'question limit', 'revoked', 'renewal', 'lifetime',
-                'resumed', 'schema accepted') OR NEW.state = 'renewed'
-                AND ARRAY[NEW.epsilon, NEW.delta] IS DISTINCT FROM scheduled)
+            IF NOT is_owner AND (
+                NEW.state IN ('budget', 'default limit', 'question limit', 'revoked', 'renewal', 'lifetime', 'resumed',
+                    'schema accepted')
+                OR NEW.state = 'renewed' AND NOT EXISTS (
+                    SELECT FROM entries WHERE state = 'renewal' AND epsilon = NEW.epsilon AND delta = NEW.delta))
             THEN RAISE EXCEPTION 'for the owner' USING ERRCODE = 'DP001'; END IF;
             RETURN NEW;
         END $$;
