@@ -13,6 +13,7 @@ An error is one sentence, a caret and a hint, or JSON; the exit code gives its k
 | 4 | the query failed or timed out after the charge; repeating it costs again |
 | 5 | suspended after an earlier failure, until the data owner resumes; nothing was charged |
 | 130 | interrupted by Ctrl-C; the message says if it was charged |
+| 143 | ended by SIGTERM; the same |
 """
 
 from __future__ import annotations
