@@ -53,6 +53,8 @@ class FoundTable:
     columns: Mapping[str, str]
     """Name -> the engine's type."""
     is_view: bool = False
+    what: str = "a view"
+    """What has such rows, in words."""
     computed: frozenset[str] = frozenset()
     """Columns whose values are computed whenever they are read."""
     unique: frozenset[str] = frozenset()
@@ -85,6 +87,12 @@ class Described:
     ambiguous: dict[str, list[str]] = field(default_factory=dict)
     """Keys of `csv` -> other values by which its sample could be read as well."""
     is_view: bool = False
+    what: str = "a view"
+    """What has such rows, in words."""
+    nullable: set[str] = field(default_factory=set)
+    """Columns of which the database says that they may be NULL."""
+    values: dict[str, list[str]] = field(default_factory=dict)
+    """Columns whose type lists all their values."""
 
 
 def check_table(table: Table, found: FoundTable) -> None:
@@ -92,7 +100,7 @@ def check_table(table: Table, found: FoundTable) -> None:
     path = f"tables.{table.name}"
     if found.is_view and table.view is None:
         raise SchemaError(
-            f"{path}: it is a view, whose rows may depend on several people",
+            f"{path}: it is {found.what}, whose rows may depend on several people",
             hint=f"declare the tables it reads instead; or, {TRUST.format(path)}",
         )
     problems = [_problem(f"{path}.columns.{name}", table, name, found) for name in table.columns]

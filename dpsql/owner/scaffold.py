@@ -148,7 +148,8 @@ def _source_lines(table: Described) -> Iterator[str]:
     for key, others in table.ambiguous.items():
         yield f"    # CHECK {key}: the first rows could also be read as {' or '.join(others)}"
     if table.is_view:
-        yield "    # FILL IN  view: trusted  if a row follows from one person's rows alone, and none can make it fail"
+        yield f"    # FILL IN  view: trusted  if a row of {table.what} follows from one person's rows alone,"
+        yield "    # and none can make it fail"
 
 
 def _column_lines(name: str, table: Described, chosen: Chosen) -> Iterator[str]:
@@ -163,16 +164,24 @@ def _column_lines(name: str, table: Described, chosen: Chosen) -> Iterator[str]:
                 else "a name cannot contain dots or quotes, or begin or end with a blank"
             )
             yield f"# {shown}: {why}"
-        elif (name, column) in chosen.bounds:
-            yield f"{shown}: {{type: {_scalar(declared)}, bounds: {chosen.bounds[name, column]}}}"
+            continue
+        # A row without a unit, or whose way to it leads nowhere, is nobody's and does not count.
+        is_key = column in (chosen.units.get(name), *table.references)
+        nullable = ", nullable: true" * (column in table.nullable and not is_key)
+        plain = f"{{type: {_scalar(declared)}{nullable}}}" if nullable else declared
+        if (name, column) in chosen.bounds:
+            yield f"{shown}: {{type: {_scalar(declared)}, bounds: {chosen.bounds[name, column]}{nullable}}}"
+        elif column in table.values and not is_key:
+            listed = ", ".join(map(_scalar, table.values[column]))
+            yield f"{shown}: {{type: text, values: [{listed}]{nullable}}}"
         elif column in to_bound:
             use = "group by it" if declared in ("date", "timestamp") else "sum it"
-            example = f"{{type: {_scalar(declared)}, bounds: {parse_type(declared).example}}}"
-            yield f"{f'{shown}: {declared}':<24} # to {use}: {example}, with your own"
-        elif declared == "text" and column not in (chosen.units.get(name), *table.references):
-            yield f"{f'{shown}: {declared}':<24} # to see every group: {{type: text, values: [one, another]}}"
+            example = f"{{type: {_scalar(declared)}, bounds: {parse_type(declared).example}{nullable}}}"
+            yield f"{f'{shown}: {plain}':<24} # to {use}: {example}, with your own"
+        elif declared == "text" and not is_key:
+            yield f"{f'{shown}: {plain}':<24} # to see every group: {{type: text, values: [one, another]{nullable}}}"
         else:
-            yield f"{shown}: {declared}"
+            yield f"{shown}: {plain}"
 
 
 def _scalar(text: str) -> str:

@@ -155,8 +155,8 @@ def test_every_group_has_its_own_rows(key: str, url: str, execute: Callable[[str
         ("visits", {"person": "integer", "length": "integer"}, "the database has INTERVAL"),
         ("visits", {"person": "integer", "code": "integer"}, "the database has VARCHAR"),
         ("seen", {"person": "integer"}, "it is a view"),
-        ("kept", {"person": "integer"}, "it is a view"),
-        ("ruled", {"person": "integer"}, "it is a view"),
+        ("kept", {"person": "integer"}, "it is a materialized view"),
+        ("ruled", {"person": "integer"}, "it is a table with row level security"),
     ],
 )
 def test_what_cannot_be_relied_on_is_refused_by_name(url: str, table: str, columns: dict[str, Any], says: str) -> None:
@@ -432,7 +432,7 @@ def test_rows_of_other_servers_are_rows_of_no_table_however_deep(url: str, execu
     execute("CREATE TABLE far (id BIGINT NOT NULL) PARTITION BY RANGE (id)")
     execute("CREATE TABLE farther PARTITION OF far FOR VALUES FROM (0) TO (100) PARTITION BY RANGE (id)")
     execute("CREATE FOREIGN TABLE farthest PARTITION OF farther FOR VALUES FROM (0) TO (50) SERVER other")
-    with pytest.raises(dpsql.SchemaError, match="it is a view"):
+    with pytest.raises(dpsql.SchemaError, match="a table with partitions on another server"):
         connect(url, {"far": {"unit": "id", "columns": {"id": "integer"}}})
 
 
@@ -453,8 +453,13 @@ def test_a_schema_is_begun_checked_and_asked(
     run("init", url, "--unit", "people.id", "--unit", "visits.person", "--yes")
     begun = Path("postgres.yaml").read_text()
     assert "unique: true" in begun  # the primary key
-    assert "cost: decimal(18,2)" in begun  # a NUMERIC that has no digits of its own
-    assert "view: trusted" in begun
+    # A NUMERIC that has no digits of its own, NOT NULL and not, an enum with its labels, one table for its partitions.
+    assert "cost: {type: 'decimal(18,2)', nullable: true}" in begun
+    assert "ward: {type: text, values: [a, b, c], nullable: true}" in begun
+    assert re.search(r"^      mail: text ", begun, re.MULTILINE)
+    assert "if a row of a table with row level security follows" in begun
+    assert "  parted:" in begun
+    assert "parted_low" not in begun
     Path("people.yaml").write_text(json.dumps(SCHEMA))
     assert "is valid and matches" in run("check", "people.yaml", url)
     assert "exact and unprotected" in run("check", "people.yaml", url, "--data")
@@ -462,6 +467,17 @@ def test_a_schema_is_begun_checked_and_asked(
     asked = run("query", "SELECT COUNT(*) AS n FROM people", *options, "--budget", "3", "--json")
     assert json.loads(asked)["rows"]
     assert "pg_catalog" not in run("explain", "SELECT COUNT(*) AS n FROM people", *options)
+
+
+def test_a_schema_is_begun_with_what_the_role_may_read(url: str, execute: Callable[[str], Any]) -> None:
+    from dpsql.engines.registry import describe
+
+    execute("DO $$ BEGIN CREATE ROLE newcomer LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+    execute("GRANT USAGE ON SCHEMA clinic TO newcomer; GRANT SELECT (id, born) ON people TO newcomer")
+    _, tables = describe(url.replace("owner@", "newcomer@"))
+    assert {name: set(table.columns) for name, table in tables.items()} == {"people": {"id", "born"}}
+    assert tables["people"].nullable >= {"born"}
+    assert "id" not in tables["people"].nullable
 
 
 # -- other front ends --------------------------------------------------------------------------------------------------

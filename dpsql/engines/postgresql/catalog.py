@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpsql.engine_sql.tree import Wide
@@ -49,6 +49,8 @@ class StoredType:
     digits: tuple[int, int] | None = None
     """Precision and scale of a NUMERIC that has them."""
     is_enum: bool = False
+    labels: tuple[str, ...] = field(default=(), compare=False)
+    """Of an enum, in its order. A new one changes no table."""
 
     @property
     def common(self) -> str:
@@ -120,10 +122,11 @@ if TYPE_CHECKING:
     Rows = list[tuple[Any, ...]]
 
 DOMAIN, ORDINARY, PARTITIONED, VIEW = "d", "r", "p", "v"
+KINDS = {VIEW: "a view", "m": "a materialized view", "f": "a foreign table"}
 SCHEMA = "(SELECT n.oid FROM pg_namespace AS n WHERE n.nspname = {})"
 WHERE_SHOWN = f"c.relnamespace = {SCHEMA} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"
 TABLES = f"""
-    SELECT c.relname, c.oid, c.relkind, c.relrowsecurity, has_table_privilege(c.oid, 'SELECT')
+    SELECT c.relname, c.oid, c.relkind, c.relrowsecurity, has_table_privilege(c.oid, 'SELECT'), c.relispartition
     FROM pg_class AS c WHERE {WHERE_SHOWN}
 """
 COLUMNS = f"""
@@ -134,6 +137,7 @@ COLUMNS = f"""
     FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
     WHERE {WHERE_SHOWN} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY c.oid, a.attnum
 """
+LABELS = "SELECT enumtypid, array_agg(enumlabel ORDER BY enumsortorder) FROM pg_enum GROUP BY 1"
 TYPES = "SELECT oid, typname, typtype, typbasetype, typtypmod FROM pg_type WHERE typtype IN ('b', 'd', 'e')"
 # What counts as a guarantee. A constraint is worth what its index enforces now, on every partition: one that was added
 # to the parent alone, or failed while it was built, is in the catalogue and is not valid.
@@ -173,6 +177,9 @@ class PostgreSQLTable:
     """Whoever may read some columns alone may not; nor can what is neither a table nor a view."""
     references: Mapping[str, tuple[str, str]]
     """Column -> the table and the column that it refers to."""
+    is_partition: bool
+    nullable: frozenset[str]
+    """The columns that no constraint keeps from being NULL."""
 
 
 def current_schema(connection: psycopg.Connection) -> str | None:
@@ -186,6 +193,7 @@ def found_tables(connection: psycopg.Connection, schema: str) -> dict[str, Postg
     for table, *column in _rows(connection, COLUMNS, schema):
         columns[table].append(tuple(column))
     types = {oid: rest for oid, *rest in _rows(connection, TYPES)}
+    labels = {oid: tuple(listed) for oid, listed in _rows(connection, LABELS)}
     unique, references = _rows(connection, UNIQUE, schema), _rows(connection, REFERENCES, schema)
     children: dict[int, set[str]] = defaultdict(set)
     for parent, kind in _rows(connection, PARTS):
@@ -197,48 +205,66 @@ def found_tables(connection: psycopg.Connection, schema: str) -> dict[str, Postg
             name,
             readable and kind in (ORDINARY, PARTITIONED, VIEW),
             # Rows of a view, of a foreign table, and those that a policy chooses, are what somebody's SQL makes of it.
-            kind not in (ORDINARY, PARTITIONED) or has_policies or bool(children[oid] - {ORDINARY, PARTITIONED}),
+            _what(kind, has_policies, children[oid]),
             kind == ORDINARY and bool(children[oid]),
-            {column: (_resolved(oid_, modifier, types), *rest) for column, oid_, modifier, *rest in columns[name]},
+            {
+                column: (_resolved(oid_, modifier, types, labels), *rest)
+                for column, oid_, modifier, *rest in columns[name]
+            },
             {column for table, column in unique if table == name},
             {column: (other, target) for table, column, other, target in references if table == name},
+            is_partition,
         )
-        for name, oid, kind, has_policies, readable in tables
+        for name, oid, kind, has_policies, readable, is_partition in tables
         if spelled[name.lower()] == 1
     }
+
+
+def _what(kind: str, has_policies: bool, children: set[str]) -> str | None:
+    """What somebody's SQL or another server makes rows of; None for a table."""
+    if kind in KINDS:
+        return KINDS[kind]
+    if has_policies:
+        return "a table with row level security"
+    return "a table with partitions on another server" if children - {ORDINARY, PARTITIONED} else None
 
 
 def _table(
     name: str,
     can_be_locked: bool,
-    is_view: bool,
+    what: str | None,
     has_heirs: bool,
     columns: dict[str, tuple[StoredType, bool, str, bool]],
     unique: set[str],
     references: dict[str, tuple[str, str]],
+    is_partition: bool,
 ) -> PostgreSQLTable:
     """A table. Constraints do not cover rows of inheriting tables or of another server."""
-    enforced = not (has_heirs or is_view)
+    enforced = not has_heirs and what is None
     types = {column: stored for column, (stored, *_) in columns.items()}
     required = {column for column, (stored, not_null, *_) in columns.items() if not_null and not stored.may_be_nan}
     found = FoundTable(
         name=name,
         columns={column: stored.common for column, stored in types.items()},
-        is_view=is_view,
+        is_view=what is not None,
+        what=what or FoundTable.what,
         computed=frozenset(column for column, (*_, generated, _) in columns.items() if generated == "v"),
         unique=frozenset(column for column in unique if enforced and types[column].keeps_apart),
         required=frozenset(required if enforced else ()),
     )
     readable = frozenset(column for column, (*_, may_be_read) in columns.items() if may_be_read)
-    return PostgreSQLTable(found, types, readable, can_be_locked, references)
+    nullable = frozenset(column for column, (_, not_null, *_) in columns.items() if not (not_null and enforced))
+    return PostgreSQLTable(found, types, readable, can_be_locked, references, is_partition, nullable)
 
 
-def _resolved(oid: int, modifier: int, types: Mapping[int, list[Any]]) -> StoredType:
+def _resolved(
+    oid: int, modifier: int, types: Mapping[int, list[Any]], labels: Mapping[int, tuple[str, ...]]
+) -> StoredType:
     """The type below a domain."""
     while oid in types:
         name, kind, base, own = types[oid]
         if kind != DOMAIN:
-            return stored_type(name, kind, modifier)
+            return replace(stored_type(name, kind, modifier), labels=labels.get(oid, ()))
         oid, modifier = base, own
     return StoredType("composite")
 

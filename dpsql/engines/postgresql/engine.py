@@ -407,7 +407,7 @@ USUAL_DECIMAL = "DECIMAL(18,2)"
 
 
 def describe(url: str) -> tuple[str, dict[str, Described]]:
-    """The database's own name, and its tables and views by theirs."""
+    """The database's own name, and its tables and views by theirs: what this role may read, and no partitions."""
     connection, place = connected(url)
     with closing(connection):
         connection.execute(_settings(connection))
@@ -415,12 +415,20 @@ def describe(url: str) -> tuple[str, dict[str, Described]]:
         name = connection.info.dbname
     return name, {
         table.found.name: Described(
-            {column: stored.common if stored.keeps_apart else USUAL_DECIMAL for column, stored in table.types.items()},
+            {
+                column: stored.common if stored.keeps_apart else USUAL_DECIMAL
+                for column, stored in table.types.items()
+                if column in table.readable
+            },
             set(table.found.unique),
             dict(table.references),
             is_view=table.found.is_view,
+            what=table.found.what,
+            nullable=set(table.nullable),
+            values={column: list(stored.labels) for column, stored in table.types.items() if stored.labels},
         )
         for table in tables
+        if table.readable and not table.is_partition
     }
 
 
