@@ -38,8 +38,8 @@ PART_OF_A_DATE = {
     7: "; or compare months: DATE_TRUNC('month', x) = '2024-01-01'",
 }
 """By the length of the text: 2024 and 2024-01."""
-# What both DuckDB and Python read, and alike.
-MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?")
+# What both DuckDB and Python read, and alike. A Z says UTC, in which timestamps without a zone are read.
+MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?Z?)?")
 
 
 def read_dates(function: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
@@ -64,7 +64,7 @@ def read_moment(literal: Literal, wanted: ColumnType) -> Literal:
     """The date or timestamp that a text spells."""
     assert isinstance(literal.value, str)
     try:
-        moment = Timestamp().read(literal.value) if MOMENT.fullmatch(literal.value) else None
+        moment = Timestamp().read(literal.value.removesuffix("Z")) if MOMENT.fullmatch(literal.value) else None
     except SchemaError:
         moment = None
     if moment is None:

@@ -156,6 +156,8 @@ def lower_cast(lowering: Lowering, node: exp.Expr) -> Expression:
     kind = TYPES.get(node.args["to"].this.value)
     if isinstance(value, Literal) and isinstance(value.value, str) and isinstance(kind, Date | Timestamp):
         return read_moment(value, kind)
+    if isinstance(kind, Date | Timestamp) and value.type == kind:
+        return value  # BI tools cast what is one already; ranges follow from the column itself
     return lowering.build(function, node, (value,))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from dpsql.expressions.tree import (
     Literal,
     Misfit,
     Written,
+    columns_of,
     common_type,
     compared_type,
     properties_of,
@@ -153,7 +155,7 @@ def conjuncts(condition: Expression) -> Iterator[Expression]:
 
 
 def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Properties]]:
-    match part:
+    match _with_constants(part):
         case Column(name, _):
             yield name, chosen(known[name], (True,))
         case Call(function, (Column(name, _), *rest), _) if function.name == "IN":
@@ -173,6 +175,20 @@ def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Propertie
             yield from _truncated(call, function.name, rest, known)
         case Call(function, (Literal() as literal, Call() as call), _) if function.name in MIRRORED:
             yield from _truncated(call, MIRRORED[function.name], [literal], known)
+
+
+def _with_constants(part: Expression) -> Expression:
+    """A comparison with constants computed: DATE_TRUNC('month', DATE '2024-03-05') is the first of March."""
+    if not isinstance(part, Call) or part.function.name not in MIRRORED:
+        return part
+    return replace(part, arguments=tuple(map(_computed, part.arguments)))
+
+
+def _computed(side: Expression) -> Expression:
+    if not isinstance(side, Call) or any(True for _ in columns_of(side)) or not isinstance(side.type, Date | Timestamp):
+        return side
+    constant = properties_of(side, {}).constant
+    return side if constant is None else Literal(constant, side.type, side.at)
 
 
 def _truncated(

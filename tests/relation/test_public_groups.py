@@ -63,6 +63,10 @@ FILTERS = {
     "Metabase, truncated": "DATE_TRUNC('day', {ts}) >= DATE '{low}' AND DATE_TRUNC('day', {ts}) < DATE '{high}'",
     "Metabase, cast": "CAST({ts} AS DATE) BETWEEN DATE '{low}' AND DATE '{last}'",
     "Grafana": "{ts} BETWEEN '{low} 00:00:00' AND '{last} 23:59:59.999'",
+    "Superset, a date": "{ts} >= DATE '{low}' AND {ts} < DATE '{high}'",
+    "Metabase, a month": "DATE_TRUNC('month', CAST({ts} AS timestamp)) = "
+    "DATE_TRUNC('month', CAST('{low}' AS timestamp))",
+    "Grafana, a macro": "{ts} BETWEEN '{low}T00:00:00Z' AND '{last}T23:59:59Z'",
     "one end": "{ts} < '{high}'",
 }
 RANGES = [("2022-03-05", 1), ("2022-01-31", 7), ("2022-02-01", 28), ("2022-10-01", 92), ("2021-11-15", 500)]
@@ -82,6 +86,8 @@ BUCKETS = [
     "MONTHNAME({ts})",
     "DAYNAME({ts})",
     "TIME_BUCKET(INTERVAL 7 DAY, {ts})",
+    "FLOOR(EXTRACT(epoch FROM {ts}) / 86400) * 86400",
+    "DATE_TRUNC('week', CAST({ts} AS TIMESTAMP))",
     "DATE_DIFF('month', DATE '2021-01-01', {ts})",
     "CASE WHEN MONTH({ts}) < 4 THEN 'spring' ELSE 'later' END",
 ]
@@ -99,7 +105,7 @@ def test_buckets_of_bi_filters(
         plain_where = where.replace("TO_TIMESTAMP", "STRPTIME").replace(
             "YYYY-MM-DD HH24:MI:SS.US", "%Y-%m-%d %H:%M:%S.%f"
         )
-        for bucket in BUCKETS[number % 3 :: 3]:
+        for bucket in BUCKETS[number % 4 :: 4]:
             sql = f"SELECT {bucket.format(ts=column)}, COUNT(*) AS n FROM events WHERE {where} GROUP BY ALL"
             plain = dense.execute(sql.replace(where, plain_where)).fetchall()
             assert groups(session.execute(sql).fetchall()) == groups(plain), sql
