@@ -71,6 +71,8 @@ class Receipt:
     """Whether this is a stored answer, which costs nothing."""
     asked: datetime | None = None
     """When the stored answer, or the oldest stored part of it, was drawn; None if all is new, or there is no date."""
+    data: tuple[str, ...] = ()
+    """The owner's names of the data that the answer is of; several if stored parts are of older data."""
     clock: datetime | None = None
     """The time of asking, in UTC, that CURRENT_DATE and NOW() stood for; None if the question does not read it."""
     refused: bool

@@ -87,6 +87,7 @@ class Session:
                 on_failure=on_failure,
                 interrupts_per_day=interrupts_per_day,
                 declared=declaration_of(loaded),
+                data=loaded.snapshot,
             )
         except BaseException:
             engine.close()

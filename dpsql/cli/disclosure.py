@@ -84,6 +84,7 @@ def disclosed(ledger: Ledger, schema: Schema) -> dict[str, Any]:
         "one_query": None if budget.question is None else _pair(*budget.question),
         "asked": {state: number for state in OUTCOMES if (number := _number(history, state))},
         "mechanisms": _mechanisms(history),
+        "data": list(dict.fromkeys(entry.sql for entry in history if entry.state == "data")),
         "contribution": {name: counts(schema.tables[name]) for name in _private(schema)},
         "public_tables": [name for name, table in schema.tables.items() if table.is_public],
         "trusted_views": [name for name, table in schema.tables.items() if table.view is not None],
@@ -271,7 +272,10 @@ def _use(facts: dict[str, Any]) -> Iterator[Section]:
     )
     yield Section(
         "What was asked, and how was it answered?",
-        [", ".join(f"{name} {number}" for name, number in facts["asked"].items()) or "Nothing yet."],
+        [
+            ", ".join(f"{name} {number}" for name, number in facts["asked"].items()) or "Nothing yet.",
+            *_listed("Of the data", facts["data"]),
+        ],
         ("mechanism", "queries"),
         [(EVENTS[kind], str(number)) for kind, number in facts["mechanisms"].items()],
     )

@@ -83,6 +83,7 @@ def answered(result: Result, budget: Budget) -> CommandReport:
             "mechanism": result.receipt.mechanism,
             "recalled": result.receipt.recalled,
             "asked": result.receipt.asked,
+            "data": result.receipt.data,
             "refused": result.receipt.refused,
             "entry": result.receipt.number,
         },

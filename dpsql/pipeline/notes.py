@@ -403,6 +403,14 @@ def lost_note(outputs: Sequence[Output]) -> Iterator[str]:
         yield f"{', '.join(names)}: the error is unknown{why}"
 
 
+def data_note(receipt: Receipt, current: str | None) -> Iterator[str]:
+    """Says of which data the answer is, where the owner has named other data since."""
+    older = [name for name in receipt.data if name != current]
+    if older and current is not None:
+        part = "this answer is" if receipt.recalled else "a part of this answer is"
+        yield f"{part} of the data {older[0]!r}, and now there is {current!r}: fresh=True asks again at full cost"
+
+
 def age_note(receipt: Receipt, changed: datetime | None) -> Iterator[str]:
     """Warns that files changed after the answer was stored. For servers this is unknown."""
     if receipt.asked is not None and changed is not None and changed > receipt.asked:

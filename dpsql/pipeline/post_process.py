@@ -29,6 +29,7 @@ from dpsql.pipeline.notes import (
     bounding_notes,
     choice_note,
     constant_note,
+    data_note,
     diagnosis_notes,
     drawn_notes,
     empty_groups_notes,
@@ -252,7 +253,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     empty = empty_groups_notes(calibrated, hidden)
     unranked = unranked_notes(calibrated.outputs, calibrated.releases, hopeless)
     unaveraged = unaveraged_notes(calibrated.outputs, [release for _, release, _ in released], private)
-    told = _notes(estimated, columns, receipt, environment.engine.guarantees.changed)
+    told = _notes(estimated, columns, receipt, environment)
     notes = (*told, *unranked, *unaveraged, *empty, *map(str, faint))
     return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
 
@@ -294,6 +295,7 @@ def _receipt(noisy: Noisy, environment: Environment) -> Receipt:
         mechanism=charged.calibrated.mechanism,
         recalled=charged.entry is None,
         asked=_drawn_at(charged),
+        data=tuple(dict.fromkeys(_data_of(charged, environment.ledger.answers.data))),
         clock=charged.calibrated.request.now,
         refused=_refused(noisy),
         number=charged.entry.number if charged.entry else None,
@@ -309,12 +311,22 @@ def _drawn_at(charged: Charged) -> datetime | None:
     return min((time for time in times if time is not None), default=None)
 
 
+def _data_of(charged: Charged, now: str | None) -> Iterator[str]:
+    """The names of the data that the stored parts and the new ones were drawn from."""
+    known = zip(charged.recalled, charged.calibrated.on_record, strict=False)
+    stored = [answer for payload, answer in known if payload is not None and answer is not None]
+    yield from (answer.data for answer in stored if answer.data is not None)
+    if now is not None and any(payload is None for payload in charged.recalled):
+        yield now
+
+
 def _notes(
-    estimated: Estimated, columns: Sequence[ResultColumn], receipt: Receipt, changed: datetime | None
+    estimated: Estimated, columns: Sequence[ResultColumn], receipt: Receipt, environment: Environment
 ) -> Iterator[str]:
     calibrated = estimated.noisy.charged.calibrated
     yield from calibrated.request.notes
-    yield from age_note(receipt, changed)
+    yield from age_note(receipt, environment.engine.guarantees.changed)
+    yield from data_note(receipt, environment.ledger.answers.data)
     yield from receipt.bounds
     yield from left_out_notes(calibrated.releases, estimated.columns)
     yield from bounding_notes(calibrated.releases, diagnosed=calibrated.request.diagnose)

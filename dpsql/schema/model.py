@@ -714,6 +714,9 @@ class Schema(Declared):
     empty_groups: Literal["show", "hide"] = Field(
         default="show", description="Whether answers show public groups that look empty; a query may say otherwise"
     )
+    snapshot: str | None = Field(
+        default=None, description="The owner's name of the data as they are now, such as a load; the ledger notes it"
+    )
     minimum_people: Annotated[int, Field(ge=2, lt=2**31)] | None = Field(
         default=None,
         description="An answer about fewer people is shown with a probability of at most 5 %, whatever is asked",
@@ -798,6 +801,13 @@ class Schema(Declared):
     @cached_property
     def _by_lower_name(self) -> dict[str, Table]:
         return {name.lower(): table for name, table in self.tables.items()}
+
+    @field_validator("snapshot")
+    @classmethod
+    def _name_a_snapshot(cls, name: str | None) -> str | None:
+        if name is not None and (not name.strip() or not name.isprintable()):
+            raise complaint("a snapshot needs a name of one line", hint="write  snapshot: load of 2026-11-20")
+        return name
 
     @field_validator("tables")
     @classmethod

@@ -115,6 +115,7 @@ SAMPLES = {
     "group_by": "group_by: false",
     "analysts": "analysts: [ada, bob]",
     "minimum_people": "minimum_people: 20",
+    "snapshot": "snapshot: load of 2026-11-20",
     "accuracy": "accuracy: required",
     "unit": "unit: customer_id",
     "through": "through: order_id",

@@ -21,7 +21,7 @@ from dpsql.promise import Limits
 from dpsql.schema import load_schema
 
 ROOT = Path(__file__).parents[2]
-TEACHING = ("tutorial", "owners", "choosing", "analysts", "frames", "local", "faq", "sqlalchemy")
+TEACHING = ("tutorial", "owners", "growing", "choosing", "analysts", "frames", "local", "faq", "sqlalchemy")
 PAGES = ["README.md", *(f"docs/{name}.md" for name in TEACHING)]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOISY = doctest.register_optionflag("NOISY")

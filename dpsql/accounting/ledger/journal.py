@@ -47,6 +47,8 @@ class AnswerOnRecord(NamedTuple):
     time: str | None
     """When it was drawn; None if that was before answers had a date."""
     terms: str | None
+    data: str | None = None
+    """The owner's name of the data that it was drawn from, if there was one."""
 
     @property
     def drawn_at(self) -> datetime | None:
@@ -57,13 +59,15 @@ class AnswerOnRecord(NamedTuple):
 class Answers:
     file: Store
     dataset: str
+    data: str | None = None
+    """The owner's name of the data that answers are drawn from now."""
 
     def store(self, connection: Transaction, answers: Sequence[StoredAnswer]) -> None:
         """Stores the answers; a new answer replaces an older one."""
         time = as_text(now())
         for fingerprint, subject, payload, terms in answers:
             known = {answer.fingerprint: answer for answer in _listed(self._payload(connection, subject))}
-            known[fingerprint] = AnswerOnRecord(fingerprint, time, terms)
+            known[fingerprint] = AnswerOnRecord(fingerprint, time, terms, self.data)
             for key, text in ((fingerprint, payload), (subject, json.dumps(list(known.values())))):
                 connection.execute(SET_ANSWER, (self.dataset, key, text))
 
@@ -220,6 +224,7 @@ def _drift(epsilon: Fraction) -> Amount:
 #                what an analyst may spend, as the data owner said (allowance.py)
 #     renewal, renewed, lifetime
 #                that the budget begins anew at times, when it did, and the most for all time (renewal.py)
+#     data       the owner's name of the data that the charges after it are of, where it is not that of before
 #     charged    a query's cost, on record before any private row was read
 #     retried    the server went away while an open charge was asked, which is asked once more
 #     released   the charge it points at ended in an answer
@@ -244,6 +249,7 @@ State = Literal[
     "renewal",
     "renewed",
     "lifetime",
+    "data",
     "charged",
     "released",
     "refused",
@@ -318,6 +324,8 @@ class Entry(Record):
         seen = {name: getattr(self, name) for name in SHOWN}
         if self.declared is not None:
             seen["sql"] = str(self.declared)
+        if self.state == "data":
+            seen["sql"] = f"data: {self.sql}"
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in seen.items()}
 
     @property
@@ -557,6 +565,11 @@ class Journal:
         """The hash of each entry after this one."""
         rows = self.connection.execute("SELECT number, hash FROM entries WHERE number > ? ORDER BY number", (after,))
         return dict(iter(rows))
+
+    def data(self) -> str | None:
+        """The owner's name of the data that the last charge was of."""
+        row = self._one("SELECT sql FROM entries WHERE state = 'data' ORDER BY number DESC LIMIT 1")
+        return None if row is None else str(row[0])
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Every entry as it is stored, in order."""

@@ -140,12 +140,13 @@ class Ledger:
         analyst: str | None,
         on_failure: OnFailure = "suspend",
         interrupts_per_day: int = INTERRUPTS_PER_DAY,
+        data: str | None = None,
     ) -> None:
         self.dataset = dataset
         self.analyst = analyst
         self.on_failure = on_failure
         self.interrupts_per_day = interrupts_per_day
-        self.answers = Answers(file, dataset)
+        self.answers = Answers(file, dataset, data)
         self._file = file
 
     @classmethod
@@ -162,6 +163,7 @@ class Ledger:
         on_failure: OnFailure = "suspend",
         interrupts_per_day: int = INTERRUPTS_PER_DAY,
         declared: Declaration | None = None,
+        data: str | None = None,
     ) -> Ledger:
         """Opens or creates the ledger. None means as recorded; a value that differs from the record is refused."""
         path = os.fspath(path)
@@ -177,7 +179,7 @@ class Ledger:
             raise _nothing_recorded(path)
         file = open_store(path)
         try:
-            ledger = cls(file, dataset, analyst, on_failure, interrupts_per_day)
+            ledger = cls(file, dataset, analyst, on_failure, interrupts_per_day, data)
             with file.writing() as connection:
                 journal = Journal(connection)
                 if epsilon is None and journal.budget(None) is None:
@@ -242,10 +244,16 @@ class Ledger:
                     # An error undoes the transaction, and with it what was recorded in this loop.
                     cost = privacy_loss(Composed(tuple(one.event for one in charges)))
                     raise _exhausted(refusing[-1], cost, epsilon, min(was.remaining.epsilon for was in before))
+                self._name_the_data(journal)
                 entries.append(journal.append(self._record(charge)))
                 held.append(entries[-1].number)
                 self._file.leases.take(entries[-1].number)
         return entries
+
+    def _name_the_data(self, journal: Journal) -> None:
+        """Notes the owner's name of the data, where the charge before was of other data."""
+        if self.answers.data is not None and journal.data() != self.answers.data:
+            journal.append(Record(dataset=self.dataset, analyst=None, state="data", sql=self.answers.data))
 
     @contextmanager
     def _held(self) -> Iterator[list[int]]:

@@ -18,14 +18,14 @@ from urllib.parse import parse_qsl, urlencode
 import psycopg
 from psycopg import errors, sql
 
-from dpsql.accounting.ledger.sqlite import RULES, STATES, around_forks
+from dpsql.accounting.ledger.sqlite import DATA, RULES, STATES, around_forks
 from dpsql.errors import InterfaceError, LedgerError, without_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DEFAULT_SCHEMA = "dpsql"
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 BUSY_SECONDS = 10
 LEASABLE = 2**31
 """Advisory locks have two numbers of 32 bits; charges so far apart would share one."""
@@ -76,6 +76,7 @@ TABLES = f"""
     );
     CREATE INDEX entries_by_analyst ON entries (analyst, number);
     {RULES};
+    {DATA};
     CREATE INDEX suspensions_by_analyst ON entries (analyst, number) WHERE state IN ('suspended', 'resumed');
     {DECLARATIONS}
     CREATE TABLE last_number (number bigint NOT NULL);
@@ -102,6 +103,7 @@ FROM_OLDER_VERSION = f"""
     ALTER TABLE entries DROP CONSTRAINT entries_state_check, ADD CONSTRAINT entries_state_check {STATES};
     DROP INDEX IF EXISTS budgets_by_analyst, rules;
     {RULES};
+    {DATA};
     {SEALS};
     {DECLARATIONS}
     {OWNERS_ACTS}

@@ -199,15 +199,17 @@ def in_plain_words(path: str) -> Iterator[None]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 APPLICATION_ID = 0x6470_7371  # "dpsq", in the file's header
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 BUSY_SECONDS = 10.0
 
 STATES = """CHECK (state IN (
-    'budget', 'default limit', 'question limit', 'revoked', 'renewal', 'renewed', 'lifetime', 'charged', 'released',
-    'refused', 'failed', 'suspended', 'resumed', 'retried', 'interrupted', 'timed out', 'schema', 'schema accepted'
+    'budget', 'default limit', 'question limit', 'revoked', 'renewal', 'renewed', 'lifetime', 'data', 'charged',
+    'released', 'refused', 'failed', 'suspended', 'resumed', 'retried', 'interrupted', 'timed out', 'schema',
+    'schema accepted'
 ))"""
 RULES = """CREATE INDEX IF NOT EXISTS rules ON entries (state, analyst, number)
     WHERE state IN ('budget', 'default limit', 'question limit', 'revoked', 'renewal', 'renewed', 'lifetime')"""
+DATA = "CREATE INDEX IF NOT EXISTS data ON entries (number) WHERE state = 'data'"
 ENTRIES = (
     f"""CREATE TABLE entries (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -228,6 +230,7 @@ ENTRIES = (
     )""",
     "CREATE INDEX entries_by_analyst ON entries (analyst, number)",
     RULES,
+    DATA,
     "CREATE INDEX suspensions_by_analyst ON entries (analyst, number) WHERE state IN ('suspended', 'resumed')",
     "CREATE INDEX declarations ON entries (number) WHERE state IN ('budget', 'schema', 'schema accepted')",
     "CREATE TRIGGER no_update BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END",
@@ -253,6 +256,7 @@ FROM_OLDER_VERSION = (
     "DROP INDEX IF EXISTS entries_by_analyst",
     "DROP INDEX IF EXISTS budgets_by_analyst",
     "DROP INDEX IF EXISTS rules",
+    "DROP INDEX IF EXISTS data",
     "DROP INDEX IF EXISTS suspensions_by_analyst",
     "DROP INDEX IF EXISTS declarations",
     "DROP TRIGGER IF EXISTS no_update",
