@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup engines demo test test-engines certify test-long check format bench bench-engines bench-peers reference docs screenshots plots clean
+.PHONY: help setup engines server demo serve-demo test test-engines test-server certify test-long check format bench bench-engines bench-peers reference docs screenshots plots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -37,14 +37,25 @@ engines: setup  ## install PostgreSQL, pgbouncer and Spark, so that their tests 
 	@$(BIN)/python -c "import pyspark, grpc" 2>/dev/null || \
 		$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[spark]'
 
+server: setup  ## install PostgreSQL clients, so that the tests of the server are not skipped
+	@command -v psql >/dev/null || (apt-get update -qq && apt-get install -y -qq postgresql-client)
+	@$(BIN)/python -c "import asyncpg, pg8000, psycopg2" 2>/dev/null || \
+		$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[clients]'
+
 demo: $(RUN)  ## ask a small shop some private questions
 	@$(BIN)/python examples/demo.py
+
+serve-demo: $(RUN)  ## serve the small shop to one analyst on 127.0.0.1
+	@$(BIN)/python examples/serve_demo.py
 
 test: setup  ## run the whole suite
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 test-engines: setup  ## run the tests on Spark, which takes a while to start
 	@$(BIN)/python -m pytest -q -m "spark and not long" tests/engines
+
+test-server: server  ## run the tests of the server with PostgreSQL clients
+	@$(BIN)/python -m pytest -q -m server tests/server
 
 certify: engines  ## ask PostgreSQL and Spark every question of the tests: an hour
 	@$(BIN)/python benchmarks/certify_engines.py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Linear, Ratio, Reported, SmoothFunction
@@ -20,7 +20,7 @@ from dpsql.pipeline.auto_bounds import format_clipped
 from dpsql.pipeline.estimate_answers import levels_noises
 from dpsql.pipeline.notes import constant_note, heavy_unit_notes, rounding_notes
 from dpsql.pipeline.plan_query import CountedResponses
-from dpsql.result import LEVEL, asked_on
+from dpsql.result import LEVEL, asked_on, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,6 +159,10 @@ class ExplainedColumn:
     """The half-width of the 95 % interval; None for a key, and if it depends on the answer (an average, a ratio)."""
     note: str
     """What else is known about the error."""
+    type: str = ""
+    """The engine's name of its type."""
+    is_noisy: bool = False
+    """Whether noise enters the column."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -227,7 +231,10 @@ def explain_calibrated(calibrated: Calibrated, share: float, left: Cost, after: 
         left=left,
         mechanism=calibrated.mechanism,
         reason=calibrated.reason,
-        columns=tuple(_column(output, calibrated) for output in calibrated.outputs),
+        columns=tuple(
+            replace(_column(output, calibrated), type=output.type, is_noisy=_is_noisy(output, calibrated))
+            for output in calibrated.outputs
+        ),
         releases=tuple(explain_release(release) for release in calibrated.releases),
         post_processing=calibrated.post_processing,
         reports=tuple(_reports(calibrated)),
@@ -255,6 +262,12 @@ def _collected(reports: RandomizedResponses) -> tuple[str, ...]:
         f'"{part.declared}" ({part.collected.mechanism}, epsilon {part.collected.epsilon:g} per report)'
         for part in reports.columns
     )
+
+
+def _is_noisy(output: Output, calibrated: Calibrated) -> bool:
+    if output.lost or calibrated.reads_noise(output):
+        return is_number(output.type)
+    return output.estimate is not None or bool(output.replicate)
 
 
 def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:

@@ -29,7 +29,7 @@ from dpsql.sql.dialects import dialect_named
 from dpsql.sql.parameters import clock_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.exact import Number
@@ -115,8 +115,29 @@ class Session:
         """Puts on record what another declaration changes; refuses one by which epsilon would mean something else."""
         self.environment.ledger.declare(declaration_of(schema))
 
+    def for_analyst(self, analyst: str, dialect: str, most: Fraction | None = None) -> Session:
+        """The same rows and the same ledger, in another analyst's name. Whoever opened this session closes it.
+
+        A query that names no cost costs at most `most`.
+        """
+        other = copy(self)
+        other.dialect = dialect_named(dialect)
+        other.environment = replace(self.environment, ledger=self.environment.ledger.for_analyst(analyst))
+        if most is not None:
+            other.query_epsilon = min(most, other._default_cost[0])
+        return other
+
     def execute(self, sql: str, parameters: Parameters, options: QueryOptions) -> Result:
         return stages.run(self.request(sql, parameters, **options), self.environment)
+
+    def execute_if(
+        self, agreed: Callable[[Explanation], None], sql: str, parameters: Parameters, options: QueryOptions
+    ) -> Result:
+        """Runs a query unless `agreed`, which sees its explanation before the charge, raises an error."""
+        public = self.environment.public()
+        calibrated = stages.compile_question(self.request(sql, parameters, **options), public)
+        agreed(_explained(calibrated, public.budget))
+        return stages.run_calibrated(calibrated, self.environment)
 
     def explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation:
         request, public = self.request(sql, parameters, **options), self.environment.public()

@@ -13,6 +13,7 @@ from dpsql.cli.budget import budget_app
 from dpsql.cli.output import FAILED, after_interrupt, exit_code, file_error, show_error, show_warning
 from dpsql.cli.owner import check, disclose, init, ledger_app, verify_offline
 from dpsql.cli.query import explain, query, shell
+from dpsql.cli.server import serve, user_app
 from dpsql.cli.tools import audit, certify, practice, randomize
 from dpsql.errors import Error
 
@@ -78,6 +79,8 @@ app.command()(explain)
 app.command()(shell)
 app.command()(disclose)
 app.command("verify")(verify_offline)
+app.command()(serve)
+app.add_typer(user_app, name="user")
 app.add_typer(budget_app, name="budget")
 app.add_typer(ledger_app, name="ledger")
 

@@ -31,6 +31,8 @@ class Output:
     """Whether it is noisy and its error is unknown."""
     is_answer: bool = False
     """Whether it is an aggregate as it was released: of a MODE, or a MEDIAN of dates, a note says the error in rows."""
+    type: str = ""
+    """The engine's name of its type."""
 
 
 # -- readable ----------------------------------------------------------------------------------------------------------

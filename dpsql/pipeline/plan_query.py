@@ -397,6 +397,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     described = public.post_processor.describe(sql, tables) if known is None else known
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
     outputs, propagated = propagate_to_outputs(above, outputs, described, _noise_in_tables(releases, read))
+    outputs = tuple(replace(output, type=kind) for output, (_, kind) in zip(outputs, described, strict=False))
     return Planned(
         request=measured.request,
         releases=releases,

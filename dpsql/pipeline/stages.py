@@ -57,7 +57,12 @@ STAGES = (*FREE, *PAID)
 
 
 def run(request: QueryRequest, environment: Environment) -> Result:
-    value: Any = compile_question(request, environment.public())
+    return run_calibrated(compile_question(request, environment.public()), environment)
+
+
+def run_calibrated(calibrated: Calibrated, environment: Environment) -> Result:
+    """Charges and answers a query that was compiled on the same environment."""
+    value: Any = calibrated
     with ended_by_sigterm():
         for stage in PAID:
             value = stage(value, environment)

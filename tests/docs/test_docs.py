@@ -100,7 +100,7 @@ def names_in(body: list[ast.stmt]) -> dict[str, ast.stmt]:
     """What a module or a class defines itself."""
     found: dict[str, ast.stmt] = {}
     for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found[node.name] = node
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         found |= {target.id: node for target in targets if isinstance(target, ast.Name)}

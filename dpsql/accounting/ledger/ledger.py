@@ -214,6 +214,12 @@ class Ledger:
             raise _nothing_recorded(path)
         return cls(file, recorded.dataset, analyst)
 
+    def for_analyst(self, analyst: str | None) -> Ledger:
+        """The same file, with charges in another analyst's name."""
+        ledger = type(self)(self._file, self.dataset, analyst, self.on_failure, self.interrupts_per_day)
+        ledger._look_for_the_lost()
+        return ledger
+
     def charge(self, event: Event, *, sql: str, fingerprint: str, epsilon: object, delta: object = 0) -> Entry:
         """Records the event if every budget that applies admits it; else raises BudgetExhausted and changes nothing."""
         charge = Charge(event, sql, fingerprint, exact(epsilon), exact(delta, "delta"))

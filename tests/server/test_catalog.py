@@ -1,0 +1,103 @@
+"""What tools ask of system tables: every query is answered, without an error and without a cost."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dpsql.schema import load_schema
+from dpsql.server.catalog import Catalog, read_statement
+from dpsql.server.protocol import Refused
+from dpsql.server.worker import declared
+
+QUERIES: dict[str, str] = yaml.safe_load((Path(__file__).parent / "introspection.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def catalog(small_shop_schema: dict[str, Any]) -> Catalog:
+    return Catalog("shop", declared(load_schema(small_shop_schema)))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_what_tools_ask_is_answered(catalog: Catalog, name: str) -> None:
+    reading = read_statement(QUERIES[name])
+    assert reading.is_catalog
+    found = catalog.run(reading, [], "ada", 7)
+    assert found.columns
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT relname FROM pg_class WHERE relkind = 'r' ORDER BY 1", [["customers"], ["orders"]]),
+        ("SELECT 'orders'::regclass::oid = oid FROM pg_class WHERE relname = 'orders'", [[True]]),
+        ("SELECT oid::regclass FROM pg_class WHERE relname = 'orders'", [["orders"]]),
+        ("SELECT format_type(1700, 1179654), format_type(25, -1), format_type(1016, NULL)", None),
+        ("SELECT current_user, current_database(), current_schema()", [["ada", "shop", "public"]]),
+        ("SELECT count(*) FROM information_schema.columns WHERE table_name = 'orders'", [[7]]),
+        ("SELECT obj_description(oid, 'pg_class') FROM pg_class WHERE relname = 'customers'", None),
+        ("SELECT column_name, declared FROM dpsql.columns WHERE column_name = 'age'", [["age", "from 0 to 120"]]),
+    ],
+)
+def test_it_says_what_is_declared(catalog: Catalog, sql: str, rows: list[list[Any]] | None) -> None:
+    found = catalog.run(read_statement(sql), [], "ada", 7).rows
+    assert None not in found[0]
+    assert rows is None or found == rows
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM glob('/*')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM duckdb_settings()",
+        "SELECT * FROM pg_catalog.duckdb_secrets()",
+        "SELECT getenv('HOME')",
+        "SELECT query('SELECT 1')",
+        "SELECT * FROM query_table('pg.pg_class')",
+        "SELECT f.version(), getvariable('login')",
+        "SELECT sleep_ms(1000)",
+        "SELECT * FROM pg_class, (SELECT setseed(0.5)) AS x",
+        "SELECT nextval('x')",
+        "WITH x AS (SELECT pg_read_file('/etc/passwd')) SELECT * FROM x",
+        "SELECT lo_import('/etc/passwd')",
+        "SELECT repeat('x', 1000000000)",
+        "SELECT * FROM own.columns",
+        "SELECT * FROM pg._definitions",
+    ],
+)
+def test_nothing_else_is_reached(catalog: Catalog, sql: str) -> None:
+    try:
+        reading = read_statement(sql)
+        assert reading.is_catalog is False or catalog.run(reading, [], "ada", 7) is None
+    except Refused:
+        pass
+
+
+def test_work_without_end_is_stopped(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.server.catalog.MOST_SECONDS", 0.3)
+    tables = ", ".join(f"pg_class AS c{number}" for number in range(12))
+    with pytest.raises(Refused):
+        catalog.run(read_statement(f"SELECT count(*) FROM {tables} WHERE c1.oid + c2.oid > c3.oid"), [], "ada", 7)
+
+
+def test_the_types_of_a_description_are_those_of_the_answer(exact_session: Any) -> None:
+    """A client that prepares a question is told its columns before it is paid for."""
+    case_files = runpy.run_path(str(Path(__file__).parents[1] / "conftest.py"))["CASE_FILES"]
+    connection = exact_session("shop")
+    compared = 0
+    for case in case_files["shop"].cases[::15]:
+        if case.parameters:
+            continue
+        explained = connection.explain(case.sql)
+        result = connection.execute(case.sql).result
+        told = [(column.name, column.type, column.is_noisy) for column in explained.columns]
+        assert told == [(column.name, column.type, column.is_noisy) for column in result.columns], case.sql
+        compared += 1
+    assert compared > 5
