@@ -340,6 +340,16 @@ def test_no_row_is_compared_with_each_of_all_others(url: str, execute: Callable[
     assert "Nested Loop" not in plan, plan
 
 
+def test_conditions_reach_the_rows_before_they_are_joined(url: str, execute: Callable[[str], Any]) -> None:
+    """With whom they belong to, by a key: else all rows would be joined, and the planner expect one."""
+    with connect(url, delta=1e-6) as connection:
+        (release,) = connection.explain("SELECT SUM(cost) FROM visits WHERE ward = 'a' AND cost * 2 > 5").releases
+    plan = [line for (line,) in execute(f"EXPLAIN (COSTS OFF) {release.sql}")]
+    scanned = next(number for number, line in enumerate(plan) if "Seq Scan on visits" in line)
+    assert "ward" in plan[scanned + 1], plan
+    assert "cost" in plan[scanned + 1], plan
+
+
 @pytest.mark.parametrize(
     "sql",
     [
