@@ -18,7 +18,7 @@ from dpsql.intervals import for_all, half_width
 from dpsql.pipeline.allocate import AUTO_BOUNDS
 from dpsql.pipeline.auto_bounds import format_clipped
 from dpsql.pipeline.estimate_answers import levels_noises
-from dpsql.pipeline.notes import constant_note, heavy_unit_notes, rounding_notes
+from dpsql.pipeline.notes import constant_note, heavy_unit_notes, histogram_note, rounding_notes
 from dpsql.pipeline.plan_query import CountedResponses
 from dpsql.result import LEVEL, asked_on, is_number
 
@@ -221,12 +221,17 @@ class Explanation:
         return _lines(self, sql)
 
 
-def explain_calibrated(calibrated: Calibrated, share: float, left: Cost, after: Cost) -> Explanation:
-    """The explanation of a calibrated query that takes `share` of the session's budget: of `left` it leaves `after`."""
+def explain_calibrated(
+    calibrated: Calibrated, share: float, left: Cost, after: Cost, histogram: Calibrated | None = None
+) -> Explanation:
+    """The explanation of a calibrated query that takes `share` of the session's budget: of `left` it leaves `after`.
+
+    `histogram` tells how much bounding leaves out, and is a part of the cost if it is not on record.
+    """
     return Explanation(
-        cost=calibrated.cost,
+        cost=calibrated.cost_with(histogram),
         share=share,
-        cost_if_refused=calibrated.cost_if_refused,
+        cost_if_refused=calibrated.cost_with(histogram, is_refused=True),
         remaining=after,
         left=left,
         mechanism=calibrated.mechanism,
@@ -245,6 +250,7 @@ def explain_calibrated(calibrated: Calibrated, share: float, left: Cost, after: 
             *heavy_unit_notes(calibrated.releases),
             *rounding_notes(calibrated.releases),
             *constant_note(calibrated.releases),
+            *histogram_note(histogram),
         ),
     )
 

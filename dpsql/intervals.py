@@ -23,6 +23,8 @@ from dpsql.mechanisms.selective import ShownCount
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from dpsql.mechanisms.left_out import LeftOut
+
 NoisyColumns: TypeAlias = Mapping[str, tuple[Noise | combined.Combined, int]]
 """By measure its noise, and how many of the column's units one step of the noise is."""
 Thresholds: TypeAlias = Mapping[str, int]
@@ -83,6 +85,31 @@ def interval(
         low, high = _offsets(estimate, noises, level, near)
         return value + low, value + high
     return _in_range(*_fieller(estimate, measures, noises, level, near), estimate.low, estimate.high)
+
+
+def interval_with_left_out(
+    estimate: Linear | Ratio,
+    value: float,
+    measures: Mapping[str, Any],
+    noises: NoisyColumns,
+    level: float,
+    thresholds: Thresholds,
+    left_out: LeftOut,
+) -> tuple[float, float] | None:
+    """The same, and what bounding left out. The risk that the interval misses is shared by the two."""
+    if isinstance(estimate, Ratio):
+        most, shared = left_out.most(for_all(level, 2)), for_all(level, 2)
+        near = _near(measures, noises, thresholds, shared)
+        found = _fieller(estimate, measures, noises, shared, near, most)
+        return _in_range(*found, estimate.low, estimate.high)
+    # An end that nothing was left out of is where noise alone has it; the other one shares its half of the risk.
+    shared = for_all(level, 2)
+    alone, wider = (interval(estimate, value, measures, noises, at, thresholds) for at in (level, shared))
+    if alone is None or wider is None:
+        return None
+    most = left_out.most(for_all(level, 2 if left_out.low < 0 < left_out.high else 4))
+    low = wider[0] + most * left_out.low if left_out.low < 0 else alone[0]
+    return low, wider[1] + most * left_out.high if left_out.high > 0 else alone[1]
 
 
 def ends(
@@ -285,7 +312,9 @@ def _fieller(
     noises: NoisyColumns,
     level: float,
     near: Mapping[str, tuple[ShownCount, int]],
+    left_out: float = 0.0,
 ) -> tuple[float, float]:
+    """`left_out` rows at most, each between the ends of the ratio's range, are in neither side."""
     above, below = _value(ratio.above, measures), _value(ratio.below, measures)
     low, high = _offsets(ratio.below, noises, level, near)
     margin = _margin(ratio, noises)
@@ -298,12 +327,15 @@ def _fieller(
     parts = [(over.get(name, 0.0), under.get(name, 0.0), *noises[name]) for name in over | under]
 
     def beyond(t: float) -> float:
-        """How much farther from 0 the difference is than chance allows."""
+        """How much farther from 0 the difference is than chance, and what is left out, allow."""
+        difference = above - t * below
         if near:
             low, high = _offsets(_difference(ratio, t), noises, level, near)
-            return max(above - t * below + low, t * below - above - high)
-        terms = [((up - t * down) * units, noise) for up, down, noise, units in parts]
-        return abs(above - t * below) - _width(terms, level)
+        else:
+            high = _width([((up - t * down) * units, noise) for up, down, noise, units in parts], level)
+            low = -high
+        less, more = _of_rows(ratio, t, left_out)
+        return max(difference + low - more, less - difference - high)
 
     middle = above / below
     step = max(-beyond(middle) / abs(below), abs(middle) * TINY, TINY)
@@ -312,6 +344,13 @@ def _fieller(
 
 def _margin(ratio: Ratio, noises: NoisyColumns) -> float:
     return ratio.margin({name: noises[name][0].std * noises[name][1] for name in ratio.weighed})
+
+
+def _of_rows(ratio: Ratio, t: float, rows: float) -> tuple[float, float]:
+    """The difference that counts miss if up to so many rows are in neither side: they would have added its negative."""
+    if not rows or ratio.low is None or ratio.high is None:
+        return 0.0, 0.0
+    return -rows * max(0.0, float(ratio.high) - t), rows * max(0.0, t - float(ratio.low))
 
 
 def _difference(ratio: Ratio, t: float) -> Linear:

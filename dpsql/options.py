@@ -202,6 +202,8 @@ class QueryOption:
     """Its name in the options clause of SQL, if it can be given there."""
     flag: str = ""
     """On the command line, where it is not called as in Python."""
+    off: str = ""
+    """What switches it off there, if it is not off by itself."""
     stage: str
     """The stage that reads it first."""
     name: str = ""
@@ -221,7 +223,8 @@ class QueryOptions(TypedDict, total=False):
         them count for a part, which needs public groups and Gaussian noise.
     weights: by name, which columns matter more; twice the weight is half the error.
     empty_groups: with "hide", public groups whose numbers cannot be told from 0 are left out; "show" keeps them.
-    diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
+    diagnose: a twentieth of the first question to a table tells, for all questions, how much its bounds may leave out;
+        with True, one of this question tells how much was left out of it: see `notes`; with False nothing does.
     fresh: draw again instead of recalling the same answer.
     """
 
@@ -329,9 +332,10 @@ class QueryOptions(TypedDict, total=False):
     diagnose: Annotated[
         bool | None,
         QueryOption(
-            help="Estimate how much bounding left out, for a twentieth of the cost.",
+            help="Whether a twentieth of the cost tells how much bounding left out; by default once for each table.",
             read=switched,
             metavar=None,
+            off="--no-diagnose",
             stage="track_units",
         ),
     ]
@@ -444,8 +448,8 @@ class QueryRequest:
     """How much columns of the answer matter, where the analyst says so; the others have a weight of 1."""
     empty_groups: EmptyGroups = "show"
     """Whether public groups are shown that the released numbers cannot tell from empty ones."""
-    diagnose: bool = False
-    """Whether to ask, for a part of the cost, how much bounding left out."""
+    diagnose: bool | None = None
+    """Whether to ask, for a part of the cost, how much bounding left out; None: how much it may, once for a table."""
     named: frozenset[str] = frozenset()
     """The fields that execute() was given by name; the others are defaults."""
     options: SqlOptions = NO_OPTIONS

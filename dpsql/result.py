@@ -6,13 +6,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpsql.aggregates.estimate import SmoothFunction
+from dpsql.aggregates.estimate import Linear, Ratio, SmoothFunction
 from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.display import numbers
 from dpsql.display.html import MOST_ROWS, Cell, table
 from dpsql.engines.results import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.intervals import NO_THRESHOLDS, NoisyColumns, Thresholds, for_all, half_width, interval
+from dpsql.intervals import (
+    NO_THRESHOLDS,
+    NoisyColumns,
+    Thresholds,
+    for_all,
+    half_width,
+    interval,
+    interval_with_left_out,
+)
 from dpsql.mechanisms.bootstrap import around_all, bootstrap_interval
 
 if TYPE_CHECKING:
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import WithError
     from dpsql.engines.results import Cells
+    from dpsql.mechanisms.left_out import LeftOut
 
 LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
@@ -138,6 +147,23 @@ class ResultColumn:
     """Whether the column is noisy and its error is unknown."""
     noise_only: bool = False
     """Whether its error is that of the noise alone: contribution bounds, which the notes tell, may leave out more."""
+    left_out: LeftOut | None = field(default=None, repr=False)
+    """What contribution bounds may leave out, if it is known; then intervals include it."""
+
+    @property
+    def not_counted(self) -> float | None:
+        """How much, at 95 %, contribution bounds may leave out of a cell; None if unknown, or of an average."""
+        if self.left_out is None or not isinstance(self.estimate, Linear):
+            return None
+        rows = self.left_out.most(for_all(for_all(LEVEL, self.chosen_from), 4))
+        return rows * max(-self.left_out.low, self.left_out.high)
+
+    @property
+    def caveat(self) -> str:
+        """What ± lacks, in short; empty if nothing."""
+        if self.noise_only:
+            return NOISE_ONLY
+        return f"+ up to {numbers.rounded_up(self.not_counted)} not counted" if self.not_counted else ""
 
     @property
     def is_noisy(self) -> bool:
@@ -146,7 +172,7 @@ class ResultColumn:
 
     @property
     def half_width(self) -> float | None:
-        """The half-width of the 95 % interval, if all rows share it; else None."""
+        """The half-width of the 95 % interval for the noise, if all rows share it; else None."""
         if self.levels:
             return None
         return half_width(self.estimate, self.noises, for_all(LEVEL, self.chosen_from))
@@ -154,23 +180,35 @@ class ResultColumn:
     def interval(self, row: tuple[Any, ...], value: Any, level: float) -> tuple[float, float] | None:
         """The interval around a value; None if the column has no noise, or its error is unknown.
 
+        It includes what contribution bounds leave out where that is known (`left_out`), and else is that of the noise.
+
         Args:
             row: the full row, with its hidden measures.
             value: the value of this column in it.
-            level: the probability that the interval contains the noise-free value.
+            level: the probability that the interval contains the answer of plain SQL, or else the noise-free value.
         """
+        if value is None or self.left_out is None or not isinstance(self.estimate, Linear | Ratio):
+            return self._of_noise(row, value, level)
+        measures, noises, thresholds = self._drawn(row)
+        level = for_all(level, self.chosen_from)
+        return interval_with_left_out(self.estimate, float(value), measures, noises, level, thresholds, self.left_out)
+
+    def _of_noise(self, row: tuple[Any, ...], value: Any, level: float) -> tuple[float, float] | None:
         if value is None:
             return None
+        level = for_all(level, self.chosen_from)
         if self.replicates is not None:
-            level = for_all(level, self.chosen_from)
             return around_all([bootstrap_interval(float(value), found, level) for found in self.replicates(row)])
         if self.estimate is None:
             return None
+        measures, noises, thresholds = self._drawn(row)
+        return interval(self.estimate, float(value), measures, noises, level, thresholds)
+
+    def _drawn(self, row: tuple[Any, ...]) -> tuple[Mapping[str, Any], NoisyColumns, Thresholds]:
+        """The measures of a row, and the noises and thresholds of its level of totals."""
         measures = {name: row[position] for name, position in self.hidden.items()}
         number = row[self.hidden[TOTALS]] if self.levels else 0
-        noises = self.levels[number] if self.levels else self.noises
-        level = for_all(level, self.chosen_from)
-        return interval(self.estimate, float(value), measures, noises, level, self.thresholds[number])
+        return measures, self.levels[number] if self.levels else self.noises, self.thresholds[number]
 
     def shown_ends(self, row: tuple[Any, ...], value: Any) -> numbers.Ends | None:
         """The 95 % interval; UNKNOWN if the error is unknown, for example of a variance in a small group.
@@ -180,7 +218,9 @@ class ResultColumn:
             value: the value of this column in it.
         """
         unknown = isinstance(self.estimate, SmoothFunction) or self.replicates is not None or self.lost
-        return self.interval(row, value, LEVEL) or (numbers.UNKNOWN if unknown and value is not None else None)
+        # Of a count or a sum, what is left out is the same in every row: the heading tells it.
+        found = self._of_noise if isinstance(self.estimate, Linear) else self.interval
+        return found(row, value, LEVEL) or (numbers.UNKNOWN if unknown and value is not None else None)
 
 
 @dataclass(frozen=True)
@@ -215,13 +255,14 @@ class Result:
 
     @property
     def headings(self) -> list[str]:
-        """The names of the columns; a name is marked if its error covers the noise alone."""
-        return [f"{column.name} ({NOISE_ONLY})" if column.noise_only else column.name for column in self.columns]
+        """The names of the columns; a name is marked if its error covers the noise alone, or the cells lack rows."""
+        return [f"{column.name} ({column.caveat})" if column.caveat else column.name for column in self.columns]
 
     def df(self) -> pd.DataFrame:
         """The answer as a pandas DataFrame; dates and timestamps become datetime64.
 
-        `attrs` has the notes, and the names of the columns whose error is that of the noise alone.
+        `attrs` has the notes, the names of the columns whose error is that of the noise alone (`noise_only`), and how
+        much bounds may leave out of each cell of a column where that is known (`left_out`).
         """
         import pandas as pd
 
@@ -235,7 +276,8 @@ class Result:
     @property
     def _caveats(self) -> dict[Hashable | None, Any]:
         noise_only = [column.name for column in self.columns if column.noise_only]
-        return {"noise_only": noise_only, "notes": list(self.notes)}
+        left_out = {column.name: column.not_counted for column in self.columns if column.not_counted is not None}
+        return {"noise_only": noise_only, "left_out": left_out, "notes": list(self.notes)}
 
     def _plain_frame(self) -> pd.DataFrame:
         import pandas as pd
@@ -278,10 +320,12 @@ class Result:
     def intervals(self, level: float = LEVEL, *, simultaneous: bool = False) -> pd.DataFrame:
         """The answer as a pandas DataFrame, with columns `x_low` and `x_high` for each noisy column `x`.
 
-        `attrs` has the notes, and the names of the columns whose interval is that of the noise alone.
+        Where it is known what contribution bounds may leave out (`attrs["left_out"]`), the interval includes it, and so
+        is wider on one side. `attrs` has the notes, and the names of the columns whose interval is that of the noise
+        alone.
 
         Args:
-            level: the probability that an interval contains the noise-free value.
+            level: the probability that an interval contains the answer of plain SQL, or else the noise-free value.
             simultaneous: whether all intervals hold at once with this probability, which makes them wider.
 
         Raises:
@@ -333,7 +377,7 @@ class Result:
     def __str__(self) -> str:
         """The first rows, each noisy value with its error, and the notes below."""
         rows = self.cells_with_ends(MOST_ROWS)
-        marks = [NOISE_ONLY if column.noise_only else "" for column in self.columns]
+        marks = [column.caveat for column in self.columns]
         lines = [self.names, *([marks] if any(marks) else []), *([with_error(*cell) for cell in row] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         more = [f"... {len(self.full_rows):,} rows in all"] if len(self.full_rows) > MOST_ROWS else []

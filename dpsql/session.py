@@ -12,6 +12,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from dpsql.accounting.events import Composed
 from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.ledger.ledger import INTERRUPTS_PER_DAY, Ledger
 from dpsql.accounting.ledger.sqlite import MEMORY
@@ -135,14 +136,13 @@ class Session:
     ) -> Result:
         """Runs a query unless `agreed`, which sees its explanation before the charge, raises an error."""
         public = self.environment.public()
-        calibrated = stages.compile_question(self.request(sql, parameters, **options), public)
-        agreed(_explained(calibrated, public.budget))
-        return stages.run_calibrated(calibrated, self.environment)
+        compiled = stages.compile_with_histogram(self.request(sql, parameters, **options), public)
+        agreed(_explained(*compiled, public.budget))
+        return stages.run_calibrated(*compiled, self.environment)
 
     def explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation:
         request, public = self.request(sql, parameters, **options), self.environment.public()
-        calibrated = stages.compile_question(request, public)
-        return _explained(calibrated, public.budget)
+        return _explained(*stages.compile_with_histogram(request, public), public.budget)
 
     def trace(self, sql: str, parameters: Parameters, options: QueryOptions) -> Trace:
         from dpsql.pipeline.stages import trace_question
@@ -176,7 +176,7 @@ class Session:
                     part.request.sql,
                     float(weight),
                     share,
-                    _explained(part, budget),
+                    _explained(part, None, budget),
                 )
                 for part, weight, share in zip(batch.parts, batch.weights, batch.shares, strict=True)
             ),
@@ -238,14 +238,15 @@ class Session:
         self.environment.ledger.close()
 
 
-def _explained(calibrated: Calibrated, budget: Budget) -> Explanation:
-    """The explanation of a query that would be asked now, alone."""
+def _explained(calibrated: Calibrated, histogram: Calibrated | None, budget: Budget) -> Explanation:
+    """The explanation of a query that would be asked now, alone or with a histogram of rows per person."""
     from dpsql.explain import explain_calibrated  # late: a question that is asked needs none of it
 
-    share = 0.0 if calibrated.recalled else share_of(calibrated.noise_plan.loss, budget).part
-    after = budget.after(privacy_loss(calibrated.event)).remaining
-    found = explain_calibrated(calibrated, share, budget.remaining, after)
-    cost, most = calibrated.cost, budget.question
+    parts = [part for part in (calibrated, histogram) if part is not None and not part.recalled]
+    share = sum(share_of(part.noise_plan.loss, budget).part for part in parts)
+    after = budget.after(privacy_loss(Composed(tuple(part.event for part in parts)))).remaining
+    found = explain_calibrated(calibrated, share, budget.remaining, after, histogram)
+    cost, most = found.cost, budget.question
     if calibrated.recalled or most is None or (cost.epsilon <= most.epsilon and cost.delta <= most.delta):
         return found
     refused = f"this would be refused: the data owner lets a single query cost at most {most}"

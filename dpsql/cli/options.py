@@ -89,11 +89,11 @@ def with_query_options(command: Command) -> Command:
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=False if option.metavar is None else None,
+            default=None,
             annotation=Annotated[
-                bool if option.metavar is None else str | None,
+                bool | None if option.metavar is None else str | None,
                 typer.Option(
-                    option.flag,
+                    f"{option.flag}/{option.off}" if option.off else option.flag,
                     envvar=VARIABLES.get(name),
                     metavar=option.metavar,
                     help=option.help,
@@ -109,7 +109,7 @@ def with_query_options(command: Command) -> Command:
 
 def read_texts(given: Mapping[str, str | bool | None]) -> QueryOptions:
     """The options of `execute` that were given on the command line."""
-    read = {name: OPTIONS[name].parse(text) if isinstance(text, str) else text or None for name, text in given.items()}
+    read = {name: OPTIONS[name].parse(text) if isinstance(text, str) else text for name, text in given.items()}
     return cast("QueryOptions", read)
 
 

@@ -72,7 +72,13 @@ def answered(result: Result, budget: Budget) -> CommandReport:
     names = [name for column in result.columns for name in _with_ends(column.name, column.is_noisy)]
     document = {
         "columns": [
-            {"name": column.name, "type": column.type, "noise_only": column.noise_only} for column in result.columns
+            {
+                "name": column.name,
+                "type": column.type,
+                "noise_only": column.noise_only,
+                "left_out": column.not_counted,
+            }
+            for column in result.columns
         ],
         "rows": result.rows,
         "intervals": ends,

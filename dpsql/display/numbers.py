@@ -35,6 +35,16 @@ def significant(value: float, digits: int = 4) -> str:
     return f"{value:,.{digits}g}"
 
 
+def rounded_up(value: float) -> str:
+    """A number that nothing is above, in two digits.
+
+    >>> rounded_up(4_812_345.6), rounded_up(37), rounded_up(0.231)
+    ('4,900,000', '37', '0.24')
+    """
+    step = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 and math.isfinite(value) else 0.0
+    return significant(math.ceil(value / step - 1e-9) * step if step else value)
+
+
 def several(number: int, one: str, more: str) -> str:
     """
     >>> several(1, "query", "queries"), several(1200, "query", "queries")

@@ -154,8 +154,8 @@ class Combined:
         return hypot(*(weight * noise.std for weight, noise in self.terms))
 
 
-def half_width(terms: Sequence[tuple[float, Noise | Combined]], level: float) -> float:
-    """The least t with P[|sum of w X| <= t] >= level, or up to about 0.5 % more.
+def half_width(terms: Sequence[tuple[float, Noise | Combined]], level: float, cells: int = CELLS) -> float:
+    """The least t with P[|sum of w X| <= t] >= level, or up to about 0.5 % more; with fewer cells, somewhat more.
 
     >>> from dpsql.mechanisms.laplace import LaplaceNoise
     >>> half_width([(0.5, LaplaceNoise(Fraction(10)))], 0.95)
@@ -178,7 +178,9 @@ def half_width(terms: Sequence[tuple[float, Noise | Combined]], level: float) ->
     if normal is not None:
         return normal
     terms, rounding = independent(noisy)
-    width = terms[0][0] * terms[0][1].half_width(level) if len(terms) == 1 else _convolved_half_width(terms, level)
+    width = (
+        terms[0][0] * terms[0][1].half_width(level) if len(terms) == 1 else _convolved_half_width(terms, level, cells)
+    )
     # Where the noise is about as fine as its rounding, each of them within its own width is enough.
     each = 1 - (1 - Fraction(level)) / len(noisy)
     return min(width + rounding, sum(weight * noise.half_width(each) for weight, noise in noisy)) if rounding else width
@@ -218,7 +220,7 @@ def _normal_half_width(terms: Sequence[tuple[float, Noise]], level: float) -> fl
     return before + rounding if rounding <= before / 200 else None
 
 
-def _convolved_half_width(terms: Sequence[tuple[float, Noise]], level: float) -> float:
+def _convolved_half_width(terms: Sequence[tuple[float, Noise]], level: float, each: int) -> float:
     """Each term is put on a common grid, every value in its nearest cell, and the grids are convolved.
 
     A term is cut where it leaves its share of LOST outside. What is lost counts as far away, and the shift to the
@@ -227,7 +229,7 @@ def _convolved_half_width(terms: Sequence[tuple[float, Noise]], level: float) ->
     outside = 1 - Fraction(level)
     inside = 1 - LOST * outside / len(terms)
     reaches = [weight * noise.half_width(inside) for weight, noise in terms]
-    cells = CELLS * len(terms)
+    cells = each * len(terms)
     # A noise so concentrated that nothing of it reaches beyond 0 still has the grid of a whole step.
     step = sum(reaches) / cells or min(weight for weight, _ in terms) / cells
     size = 1 << (2 * (cells + len(terms))).bit_length()

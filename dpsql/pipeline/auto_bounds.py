@@ -13,11 +13,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.table import AGGREGATES, is_one_per_unit
+from dpsql.engines.render import quoted
 from dpsql.errors import Unsupported
 from dpsql.expressions.format import format_expression
 from dpsql.expressions.narrow import clamp_ends, clamped, is_clamped, kept_properties
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Literal
+from dpsql.mechanisms.left_out import EDGES
 from dpsql.mechanisms.registry import ADDITIVE
 from dpsql.relation.facts import expected_of
 from dpsql.relation.relation import Aggregate, AggregateCall, BinnedBound, Diagnosis, PerUnit, Project
@@ -67,6 +69,14 @@ def diagnosing(aggregate: Aggregate, groups: int, rows: int) -> Iterator[Aggrega
         yield _histogram(by_unit, whole(GROUPS), Diagnosis("groups", _doubled(groups)))
     lost = do("+", whole(OVER), _dropped(groups)) if keys else whole(OVER)
     yield _histogram(by_unit, lost, Diagnosis("lost", (0, *_doubled(1))))
+
+
+def rows_per_person(scan: Scan, column: str) -> str:
+    """The question behind `mechanisms/left_out.py`: how many people, by this column, have how many rows of a table."""
+    table = ".".join(map(quoted, scan.table.split(".")))
+    bins = " ".join(f"WHEN n <= {most} THEN {place}" for place, most in enumerate(EDGES))
+    by_unit = f"SELECT {quoted(column)}, COUNT(*) AS n FROM {table} GROUP BY 1"
+    return f"SELECT CASE {bins} ELSE {len(EDGES)} END AS bin, COUNT(*) AS people FROM ({by_unit}) GROUP BY 1 ORDER BY 1"
 
 
 def _doubled(first: int) -> tuple[int, ...]:

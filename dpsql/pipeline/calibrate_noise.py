@@ -242,17 +242,20 @@ class Calibrated:
     @property
     def cost(self) -> Cost:
         """The cost of what is drawn now as (epsilon, delta)."""
-        return self._cost_without(Fraction(0))
+        return self.cost_with(None)
 
     @property
     def cost_if_refused(self) -> Cost:
         """The cost if all tests refuse."""
-        refund = (part.epsilon for release in self.due for part in release.refusable.values())
-        return self._cost_without(sum(refund, Fraction(0)))
+        return self.cost_with(None, is_refused=True)
 
-    def _cost_without(self, refund: Fraction) -> Cost:
-        epsilon = sum((release.epsilon for release in self.due), -refund)
-        return Cost(rounded_up(epsilon), rounded_up(sum((release.delta for release in self.due), Fraction(0))))
+    def cost_with(self, histogram: Calibrated | None, *, is_refused: bool = False) -> Cost:
+        """The cost, with that of a histogram that is drawn beside it."""
+        due = (*self.due, *(() if histogram is None else histogram.due))
+        refundable = self.due if is_refused else ()
+        refund = sum((part.epsilon for release in refundable for part in release.refusable.values()), Fraction(0))
+        epsilon = sum((release.epsilon for release in due), -refund)
+        return Cost(rounded_up(epsilon), rounded_up(sum((release.delta for release in due), Fraction(0))))
 
 
 def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
@@ -274,6 +277,17 @@ def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, No
 
 
 # -- stored answers ----------------------------------------------------------------------------------------------------
+
+
+def recalled(planned: Planned, public: PublicEnvironment) -> Calibrated | None:
+    """The newest stored answer, whatever its noise; None if there is none."""
+    subject = subject_of(planned, 0, public.schema.dataset)
+    for answer in sorted(public.answers.about(subject), key=_drawn_at, reverse=True):
+        terms = None if answer.terms is None else NoiseTerms.from_json(answer.terms)
+        way = None if terms is None else _on_terms(planned, terms, Fraction(0), public)
+        if way is not None and way.releases[0].fingerprint == answer.fingerprint:
+            return with_record(way, public.answers)
+    return None
 
 
 def _as_before(planned: Planned, ways: Sequence[Calibrated], public: PublicEnvironment) -> Iterator[Calibrated]:

@@ -31,12 +31,14 @@ class Charged:
     """The stored answer of each release; None if it is drawn now."""
     entry: Entry | None
     """The ledger's entry; None if nothing was charged."""
+    histogram: Entry | None = None
+    """The entry of the histogram of rows per person, if it was drawn with this question."""
 
     def cost(self, refund: Fraction) -> Cost:
         """The cost after refunds."""
-        if self.entry is None:
-            return Cost(0.0, 0.0)
-        return Cost(rounded_up(self.entry.epsilon - refund), rounded_up(self.entry.delta))
+        entries = [entry for entry in (self.entry, self.histogram) if entry is not None]
+        epsilon = sum((Fraction(entry.epsilon) for entry in entries), -refund)
+        return Cost(rounded_up(epsilon), rounded_up(sum((Fraction(entry.delta) for entry in entries), Fraction(0))))
 
 
 def charge_budget(calibrated: Calibrated, environment: Environment) -> Charged:

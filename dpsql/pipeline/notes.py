@@ -9,26 +9,28 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dpsql.aggregates.estimate import DEVIATIONS, Linear, Ratio, noise_of
+from dpsql.aggregates.estimate import DEVIATIONS, Linear, Ratio, as_shown, noise_of
 from dpsql.aggregates.format import format_statistic
 from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, Matched, OverDistinct, SumValues, read_by
 from dpsql.aggregates.table import is_one_per_unit
 from dpsql.display.numbers import several
 from dpsql.expressions.format import format_expression, format_value
-from dpsql.expressions.narrow import is_clamped
+from dpsql.expressions.narrow import is_clamped, kept_properties
 from dpsql.expressions.properties import range_of
 from dpsql.expressions.tree import Call, properties_of
 from dpsql.intervals import for_all
 from dpsql.limits import LONGEST_COPIED
 from dpsql.mechanisms.auto_bounds import share_left_out
+from dpsql.mechanisms.left_out import CAPS, LeftOut
 from dpsql.pipeline.allocate import AUTO_BOUNDS, DIAGNOSING
 from dpsql.pipeline.auto_bounds import format_clipped
 from dpsql.pipeline.estimate_answers import levels_thresholds
 from dpsql.pipeline.replan import histogram_of
+from dpsql.relation.relation import Distinct, Filter, Mark, PerUnit, Project, Scan, SemiJoin, Window
 from dpsql.relation.widths import LETTERS_COPIED, cuts_keys
 from dpsql.relation.work import heaviest_counted
 from dpsql.result import asked_on
@@ -42,13 +44,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpsql.aggregates.estimate import Estimate, Formula
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.engines.results import Cells
     from dpsql.expressions.tree import Expression, Known
+    from dpsql.mechanisms.left_out import RowsPerPerson
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.format import Output
-    from dpsql.relation.relation import Diagnosis
+    from dpsql.pipeline.plan_query import PlannedRelease
+    from dpsql.relation.relation import AggregateCall, Diagnosis
     from dpsql.result import Receipt, ResultColumn
 
     Columns = Mapping[str, NDArray[Any]]
@@ -67,11 +72,11 @@ GOOD = 0.1
 """The relative error for which `MostlyNoise` names an epsilon."""
 
 
-def bounding_notes(releases: Sequence[CalibratedRelease], *, diagnosed: bool) -> Iterator[str]:
+def bounding_notes(releases: Sequence[CalibratedRelease], *, told: bool) -> Iterator[str]:
     """The contribution bounds of all releases, each note once, and how to learn what they leave out."""
     asked = [release for release in releases if not release.planned.release.aggregate.is_auxiliary]
     yield from dict.fromkeys(note for release in asked for note in _bounds_of(release))
-    if not diagnosed and any(_may_be_diagnosed(release) for release in asked):
+    if not told and any(_may_be_diagnosed(release) for release in asked):
         yield DIAGNOSE
 
 
@@ -197,6 +202,129 @@ def rounding_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
         if isinstance(kind, Integer | Decimal) and quantum > finest:
             steps = f"multiples of {format_value(quantum)}, since its bounds are so wide"
             yield f"{format_clipped(argument)} is summed in {steps}; narrower contribution_bounds_per_row are finer"
+
+
+# -- what is left out --------------------------------------------------------------------------------------------------
+# How much fixed bounds may leave out of a column, by a histogram of the rows per person of the table that it reads. It
+# holds for every WHERE and GROUP BY: these take rows from a person, and never add any. docs/proofs/left_out.md.
+
+ROWS_OF_ROWS = (Filter, Project, Distinct, SemiJoin, Mark, PerUnit, Window)
+"""What makes of a person's rows no more than there were."""
+
+
+def left_out_of(output: Output, release: PlannedRelease, people: RowsPerPerson) -> LeftOut | None:
+    """None if it is not known: of quotients, of joins, or where nothing can be told from noise."""
+    losses = _losses_of(output, release)
+    if not losses or people.cap is None:
+        return None
+    most = release.release.rows_per_unit or people.cap
+    left_out = LeftOut(
+        people,
+        kept=min(loss.kept for loss in losses),
+        full=min(loss.full for loss in losses),
+        cap=max(min(loss.cap or people.cap, people.cap, most) for loss in losses),
+        low=min(loss.low for loss in losses),
+        high=max(loss.high for loss in losses),
+    )
+    return left_out if left_out.is_known else None
+
+
+def table_to_measure(outputs: Sequence[Output], releases: Sequence[PlannedRelease]) -> Scan | None:
+    """The table whose rows per person tell what is left out of these columns."""
+    told = (
+        release
+        for output in outputs
+        for release in (() if output.release is None else (releases[output.release],))
+        if any(_limits(release.release)) and _losses_of(output, release)
+    )
+    return next((scan for release in told for scan in (table_of(release),)), None)
+
+
+def table_of(planned: PlannedRelease) -> Scan | None:
+    """The one table that a release reads with fixed bounds, if nothing makes more rows of a person's rows."""
+    release, source = planned.release, planned.release.aggregate.source
+    while isinstance(source, ROWS_OF_ROWS):
+        source = source.source
+    is_plain = not (release.levels or release.presumed or planned.auto_bounds or planned.adaptive or planned.reports)
+    if not is_plain or not isinstance(source, Scan) or source.unit is None or source.unit.table != source.table:
+        return None
+    is_bounded_alone = not any(part.is_l2_clipped for part in release.measures) and not _is_clipped(release)
+    return source if is_bounded_alone and not any(_left_out(release)) and not source.unit.path else None
+
+
+class Loss(NamedTuple):
+    """What bounding may take from a column."""
+
+    kept: int
+    """So many of a person's rows count at least."""
+    full: int
+    """Of people with at most so many rows all count."""
+    cap: int | None
+    """What is beyond so many rows of a person makes no difference; None if all do."""
+    low: float
+    high: float
+    """What a row adds at least and at most."""
+
+
+def _losses_of(output: Output, planned: PlannedRelease) -> list[Loss]:
+    """Of every aggregate that is measured as the column is; empty if what one of them loses is not known."""
+    if output.estimate is None or table_of(planned) is None:
+        return []
+    release = planned.release
+    pairs = zip(release.aggregate.calls, release.answers, strict=True)
+    found = [_loss(call, answer.estimate, release) for call, answer in pairs if as_shown(answer) == output.estimate]
+    known = [loss for loss in found if loss is not None]
+    return known if len(known) == len(found) else []
+
+
+def _loss(call: AggregateCall, estimate: Estimate | Formula, release: Release) -> Loss | None:
+    full = max(release.light_rows or 0, 1)
+    if call.distinct:
+        # A person counts once in a group, and is missing only from groups beyond max_groups.
+        measured = {part.column: part.measure for part in release.measures}
+        weights = estimate.weights if isinstance(estimate, Linear) else ()
+        of_units = all(isinstance(measured.get(name), CountUnits | CountUnitsWith) for name, _ in weights)
+        groups = max(release.groups, full)
+        return Loss(groups, groups, groups + 1 if release.ranked else groups, 0.0, 1.0) if of_units else None
+    kept = min(release.rows, release.groups) if release.ranked else release.rows
+    kept = max(kept, full) if release.is_down_weighted else kept
+    if call.name in ("COUNT", "COUNT_IF"):
+        return Loss(kept, full, None, 0.0, 1.0)
+    seen = kept_properties(call.arguments[0], release.facts.surviving) if call.name in ("SUM", "AVG") else None
+    low, high = (None, None) if seen is None or not seen.is_number else range_of(seen)
+    return None if low is None or high is None else Loss(kept, full, None, min(0.0, float(low)), max(0.0, float(high)))
+
+
+def histogram_note(histogram: Calibrated | None) -> Iterator[str]:
+    """What the histogram of rows per person costs, before it is drawn."""
+    if histogram is None:
+        return
+    what = "how many rows people have in the table, which bounds what is not counted"
+    if histogram.recalled:
+        yield f"{what}, is on record: free"
+    else:
+        epsilon = f"epsilon {histogram.cost.epsilon:.4g} of the cost measures, once for all questions,"
+        yield f"{epsilon} {what}; diagnose=False omits it"
+
+
+def left_out_note(
+    outputs: Sequence[Output], releases: Sequence[PlannedRelease], people: RowsPerPerson | None
+) -> Iterator[str]:
+    """What the histogram of rows per person tells of the bounds, before any WHERE."""
+    table = None if people is None else table_to_measure(outputs, releases)
+    if people is None or table is None:
+        return
+    name = table.table
+    if people.cap is None:
+        yield f"the bounds may leave out any number of rows: people have more than {CAPS[-1]:,} rows of {name}"
+        return
+    found = [left_out_of(output, releases[output.release], people) for output in outputs if output.release is not None]
+    known = [left_out for left_out in found if left_out is not None]
+    if any(left_out.kept < people.cap <= left_out.cap for left_out in known):
+        when = "" if people.drawn_at is None else f", as of {people.drawn_at:%Y-%m-%d}"
+        yield f"what is not counted is known of each person's first {people.cap:,} rows of {name}{when}"
+    if not any(known):
+        yield f"{name} has too few people, at the epsilon of its first question, to tell what these bounds leave out"
 
 
 def heavy_unit_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:

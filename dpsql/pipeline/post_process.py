@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.aggregates.measure import CountRows, CountUnits
 from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.engines.post_processor import ImmutableTable
@@ -35,7 +35,9 @@ from dpsql.pipeline.notes import (
     empty_groups_notes,
     found_notes,
     is_noise_only,
+    left_out_note,
     left_out_notes,
+    left_out_of,
     lost_note,
     mostly_noise,
     rounding_notes,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from dpsql.engines.base import PostProcessingTable
     from dpsql.engines.post_processor import PostProcessor
     from dpsql.intervals import NoisyColumns, Thresholds
+    from dpsql.mechanisms.left_out import LeftOut, RowsPerPerson
     from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.charge_budget import Charged
@@ -217,8 +220,11 @@ def _redrawn(part: Released, source: RepeatableRandomness) -> dict[str, np.ndarr
 # -- post process ------------------------------------------------------------------------------------------------------
 
 
-def post_process(estimated: Estimated, environment: Environment) -> Result:
-    """Runs the query's outer SQL over the noisy tables, and derives the error of each column."""
+def post_process(estimated: Estimated, environment: Environment, people: RowsPerPerson | None = None) -> Result:
+    """Runs the query's outer SQL over the noisy tables, and derives the error of each column.
+
+    `people` tells how much contribution bounds may leave out, if that is known.
+    """
     noisy = estimated.noisy
     calibrated = noisy.charged.calibrated
     if noisy.has_failed:
@@ -245,7 +251,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     finished = environment.post_processor.run(calibrated.post_processing, tables, [*private, *estimated.public])
     bootstrap = _bootstrap(estimated, private, tables, environment)
     columns = tuple(
-        _column(name, kind, output, estimated, environment, bootstrap)
+        _column(name, kind, output, estimated, environment, bootstrap, people)
         for name, kind, output in zip(finished.names, finished.types, calibrated.outputs, strict=False)
     )
     receipt = _receipt(noisy, environment)
@@ -253,17 +259,24 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     empty = empty_groups_notes(calibrated, hidden)
     unranked = unranked_notes(calibrated.outputs, calibrated.releases, hopeless)
     unaveraged = unaveraged_notes(calibrated.outputs, [release for _, release, _ in released], private)
-    told = _notes(estimated, columns, receipt, environment)
+    told = _notes(estimated, columns, receipt, environment, people)
     notes = (*told, *unranked, *unaveraged, *empty, *map(str, faint))
     return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
 
 
 def _column(
-    name: str, kind: str, output: Output, estimated: Estimated, environment: Environment, bootstrap: Bootstrap | None
+    name: str,
+    kind: str,
+    output: Output,
+    estimated: Estimated,
+    environment: Environment,
+    bootstrap: Bootstrap | None,
+    people: RowsPerPerson | None,
 ) -> ResultColumn:
     calibrated = estimated.noisy.charged.calibrated
     if calibrated.reads_noise(output):
         output = replace(output, estimate=None, replicate="", lost=True)
+    left_out = _left_out(output, estimated, people)
     return ResultColumn(
         name=name,
         type=kind,
@@ -276,8 +289,22 @@ def _column(
         chosen_from=_chosen_from(output, estimated, environment),
         replicates=None if bootstrap is None or not output.replicate else partial(bootstrap.replicates, output.name),
         lost=output.lost and is_number(kind),
-        noise_only=_is_noise_only(output, calibrated),
+        noise_only=left_out is None and _is_noise_only(output, calibrated),
+        left_out=left_out,
     )
+
+
+def _left_out(output: Output, estimated: Estimated, people: RowsPerPerson | None) -> LeftOut | None:
+    """What bounding may leave out; None if it is not known, or if it may be most of an average."""
+    if people is None or output.release is None:
+        return None
+    planned = estimated.noisy.charged.calibrated.releases[output.release].planned
+    found, columns = left_out_of(output, planned, people), estimated.columns[output.release]
+    if found is None or columns is None or not isinstance(output.estimate, Ratio):
+        return found
+    below = output.estimate.below
+    counted = sum(float(weight) * np.ma.getdata(columns[name]).astype(float) for name, weight in below.weights)
+    return found if bool(np.all(counted + float(below.constant) >= found.most(LEVEL))) else None
 
 
 def _is_noise_only(output: Output, calibrated: Calibrated) -> bool:
@@ -321,7 +348,11 @@ def _data_of(charged: Charged, now: str | None) -> Iterator[str]:
 
 
 def _notes(
-    estimated: Estimated, columns: Sequence[ResultColumn], receipt: Receipt, environment: Environment
+    estimated: Estimated,
+    columns: Sequence[ResultColumn],
+    receipt: Receipt,
+    environment: Environment,
+    people: RowsPerPerson | None,
 ) -> Iterator[str]:
     calibrated = estimated.noisy.charged.calibrated
     yield from calibrated.request.notes
@@ -329,7 +360,9 @@ def _notes(
     yield from data_note(receipt, environment.ledger.answers.data)
     yield from receipt.bounds
     yield from left_out_notes(calibrated.releases, estimated.columns)
-    yield from bounding_notes(calibrated.releases, diagnosed=calibrated.request.diagnose)
+    told = bool(calibrated.request.diagnose) or not any(column.noise_only for column in columns)
+    yield from bounding_notes(calibrated.releases, told=told)
+    yield from left_out_note(calibrated.outputs, [part.planned for part in calibrated.releases], people)
     yield from rounding_notes(calibrated.releases)
     yield from constant_note(calibrated.releases)
     yield from share_notes(calibrated.outputs, calibrated.releases)

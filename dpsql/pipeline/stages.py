@@ -19,29 +19,39 @@ Free stages get a `PublicEnvironment`, which cannot read private rows or change 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
+from dpsql.accounting.events import Composed
+from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.errors import Error
-from dpsql.pipeline.calibrate_noise import Calibrated, calibrate_noise
+from dpsql.mechanisms.left_out import RowsPerPerson
+from dpsql.mechanisms.registry import ADDITIVE
+from dpsql.options import QueryRequest
+from dpsql.pipeline.allocate import DIAGNOSING
+from dpsql.pipeline.auto_bounds import rows_per_person
+from dpsql.pipeline.calibrate_noise import Calibrated, calibrate_noise, recalled
 from dpsql.pipeline.charge_budget import charge_budget, charge_together
+from dpsql.pipeline.choose_mechanism import share_of
 from dpsql.pipeline.estimate_answers import estimate_answers
 from dpsql.pipeline.execute import ended_by_sigterm, run_rounds, run_rounds_of_all
 from dpsql.pipeline.infer_sensitivity import infer_sensitivity
+from dpsql.pipeline.notes import table_to_measure
 from dpsql.pipeline.parse_sql import parse_sql, too_deep
 from dpsql.pipeline.plan_query import Planned, plan_query
 from dpsql.pipeline.post_process import post_process
 from dpsql.pipeline.resolve_names import resolve_names
 from dpsql.pipeline.track_units import track_units
-from dpsql.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
     from fractions import Fraction
 
-    from dpsql.options import QueryRequest
+    from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.environment import Environment, PublicEnvironment
+    from dpsql.result import Result
 
 FREE: tuple[Callable[[Any, PublicEnvironment], Any], ...] = (
     parse_sql,
@@ -57,28 +67,137 @@ STAGES = (*FREE, *PAID)
 
 
 def run(request: QueryRequest, environment: Environment) -> Result:
-    return run_calibrated(compile_question(request, environment.public()), environment)
+    return run_calibrated(*compile_with_histogram(request, environment.public()), environment)
 
 
-def run_calibrated(calibrated: Calibrated, environment: Environment) -> Result:
+def run_calibrated(question: Calibrated, histogram: Calibrated | None, environment: Environment) -> Result:
     """Charges and answers a query that was compiled on the same environment."""
-    value: Any = calibrated
     with ended_by_sigterm():
-        for stage in PAID:
-            value = stage(value, environment)
-    assert isinstance(value, Result)
-    return value
+        if histogram is not None and not histogram.recalled:
+            return _with_histogram(question, histogram, environment)
+        people = None if histogram is None else _people(run_rounds(charge_budget(histogram, environment), environment))
+        return _answered(run_rounds(charge_budget(question, environment), environment), environment, people)
+
+
+def _with_histogram(question: Calibrated, histogram: Calibrated, environment: Environment) -> Result:
+    """Both are charged, then both are drawn."""
+    charged, beside = charge_together([question, histogram], None, environment)
+    noisy, counted = run_rounds_of_all([replace(charged, histogram=beside.entry), beside], environment)
+    if counted.has_failed:
+        return _answered(counted, environment)
+    return _answered(noisy, environment, _people(counted))
+
+
+def _answered(noisy: Noisy, environment: Environment, people: RowsPerPerson | None = None) -> Result:
+    return post_process(estimate_answers(noisy, environment), environment, people)
+
+
+def _people(noisy: Noisy) -> RowsPerPerson:
+    """The noisy histogram, in the order of its bins."""
+    (release,), (columns,) = noisy.charged.calibrated.releases, noisy.columns
+    (measure,) = release.measures
+    on_record = noisy.charged.calibrated.recalled
+    assert columns is not None
+    counts = dict(zip(columns["_k0"].tolist(), columns[measure.bounded.column].tolist(), strict=True))
+    ordered = tuple(counts[place] for place in sorted(counts))
+    return RowsPerPerson(ordered, measure.noise, 1 << measure.shift, None if on_record is None else on_record.drawn_at)
 
 
 def run_together(parts: Sequence[Calibrated], epsilon: Fraction, environment: Environment) -> list[Result]:
     """All are charged, then all are drawn; where one fails and suspends the analyst, those after it are withheld."""
     with ended_by_sigterm():
         noisy = run_rounds_of_all(charge_together(parts, epsilon, environment), environment)
-        return [post_process(estimate_answers(part, environment), environment) for part in noisy]
+        return [_answered(part, environment) for part in noisy]
 
 
 def compile_question(request: QueryRequest, public: PublicEnvironment) -> Calibrated:
     return calibrate_noise(plan_question(request, public), public)
+
+
+PLAIN = ("laplace", "gaussian")
+"""The noises that a single count can have."""
+
+# -- rows per person ---------------------------------------------------------------------------------------------------
+# How many rows people have in a table tells how much fixed bounds leave out of any question to it. A histogram measures
+# it, once: an auxiliary question, for a part of the cost of the first question that it helps. docs/proofs/left_out.md.
+
+
+def compile_with_histogram(request: QueryRequest, public: PublicEnvironment) -> tuple[Calibrated, Calibrated | None]:
+    """The question, and the histogram of rows per person that tells what is left out of it: on record, or to be drawn
+    for its part of the cost, where the budget has room for both."""
+    planned = plan_question(request, public)
+    whole = _as_good_as_asked(planned, public)
+    asked = _histogram(planned, public) if request.diagnose is None else None
+    known = None if asked is None or request.fresh else recalled(asked, public)
+    if known is not None and asked is not None and whole.due and _is_older(known, public.guarantees.changed):
+        known, asked = None, replace(asked, request=replace(asked.request, fresh=True))
+    if asked is None or known is not None or not whole.due or request.accuracy is not None or planned.request.clauses:
+        return whole, known
+    less = calibrate_noise(_for_a_part(planned, 1 - DIAGNOSING), public)
+    try:
+        histogram = calibrate_noise(_beside(asked, less), public)
+    except Error:
+        return whole, None  # nothing but noise at so small a part
+    both, most, cost = (
+        privacy_loss(Composed((less.event, histogram.event))),
+        public.budget.question,
+        less.cost_with(histogram),
+    )
+    is_allowed = most is None or (cost.epsilon <= most.epsilon and cost.delta <= most.delta)
+    return (less, histogram) if is_allowed and share_of(both, public.budget).fits else (whole, None)
+
+
+def _as_good_as_asked(planned: Planned, public: PublicEnvironment) -> Calibrated:
+    """The question; if it was asked before together with its histogram, that is its answer."""
+    whole = calibrate_noise(planned, public)
+    if not whole.due or not public.answers.about(whole.releases[0].subject) or planned.request.clauses:
+        return whole
+    before = calibrate_noise(_for_a_part(planned, 1 - DIAGNOSING), public)
+    return before if before.recalled else whole
+
+
+def _histogram(planned: Planned, public: PublicEnvironment) -> Planned | None:
+    table = table_to_measure(planned.outputs, planned.releases)
+    if table is None or table.unit is None or planned.request.mechanism not in (None, *ADDITIVE):
+        return None
+    asked = planned.request
+    request = QueryRequest(
+        sql=rows_per_person(table, table.unit.column),
+        epsilon=asked.epsilon,
+        delta=asked.delta,
+        share=asked.share,
+        fresh=asked.fresh,
+    )
+    try:
+        return plan_question(request, public)
+    except Error:
+        return None  # a unit that cannot be grouped by
+
+
+def _is_older(histogram: Calibrated, changed: datetime | None) -> bool:
+    """Whether files were written since the histogram was drawn: it tells nothing of rows that are new."""
+    drawn = None if histogram.recalled is None else histogram.recalled.drawn_at
+    return changed is not None and drawn is not None and changed > drawn
+
+
+def _beside(histogram: Planned, less: Calibrated) -> Planned:
+    """The histogram at its part, beside the question at the other one; with noise of the same kind where it can have
+    it: then the two of them take no more of the session than they cost."""
+    part = _for_a_part(histogram, DIAGNOSING).request
+    plan = less.noise_plan
+    if plan.mechanism not in PLAIN or not plan.delta:
+        return replace(histogram, request=replace(part, mechanism=PLAIN[0], delta=None))
+    return replace(
+        histogram,
+        request=replace(part, mechanism=plan.mechanism, delta=plan.delta * DIAGNOSING / (1 - DIAGNOSING)),
+    )
+
+
+def _for_a_part(planned: Planned, part: Fraction) -> Planned:
+    """The question at a part of its cost."""
+    asked = planned.request
+    share, delta = (None if whole is None else whole * part for whole in (asked.share, asked.delta))
+    return replace(planned, request=replace(asked, epsilon=asked.epsilon * part, share=share, delta=delta))
 
 
 def plan_question(request: QueryRequest, public: PublicEnvironment) -> Planned:

@@ -107,8 +107,10 @@ def chart_of(result: Result) -> Chart:
 
 
 def _noise_only(result: Result, values: Sequence[int]) -> list[str]:
-    names = [result.columns[position].name for position in values if result.columns[position].noise_only]
-    return [f"± is that of the noise alone: {', '.join(names)}"] if names else []
+    columns = [result.columns[position] for position in values]
+    names = [column.name for column in columns if column.noise_only]
+    left_out = [f"{column.name}: {column.caveat}" for column in columns if column.caveat and not column.noise_only]
+    return ([f"± is that of the noise alone: {', '.join(names)}"] if names else []) + left_out
 
 
 def _is_key(column: ResultColumn) -> bool:

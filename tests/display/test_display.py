@@ -67,7 +67,7 @@ def shown(thing: Any) -> Page:
 
 
 def test_an_answer_has_values_errors_bars_and_a_receipt(shop: dpsql.Connection) -> None:
-    cur = shop.execute("SELECT region, COUNT(*) AS n FROM orders GROUP BY region", epsilon=2)
+    cur = shop.execute("SELECT region, COUNT(*) AS n FROM orders GROUP BY region", epsilon=2, diagnose=False)
     page = shown(cur)
     (width,) = {with_error(n, cur.result.columns[1].interval((), n, 0.95))[1] for _, n in cur.result.rows}
     assert page.text.count(width) == 4
@@ -193,7 +193,8 @@ def heights(budget: Any) -> list[float]:
 def test_a_budget_is_drawn_query_by_query(shop: dpsql.Connection) -> None:
     assert "ε 0 of 10 spent" in shown(shop.budget).text
     for number, epsilon in enumerate((1, 2, 1)):
-        shop.execute(f"SELECT COUNT(*) FROM orders WHERE items > {number}", epsilon=epsilon, mechanism="laplace")
+        sql = f"SELECT COUNT(*) FROM orders WHERE items > {number}"
+        shop.execute(sql, epsilon=epsilon, mechanism="laplace", diagnose=False)
     page = shown(shop.budget)
     assert "ε 4 of 10 spent ε 6 left for the next query 3 queries charged" in page.text
     assert heights(shop.budget) == [25.0, 50.0, 25.0]
@@ -202,7 +203,7 @@ def test_a_budget_is_drawn_query_by_query(shop: dpsql.Connection) -> None:
 
 
 def test_a_budget_draws_what_it_counts_and_no_more(shop: dpsql.Connection) -> None:
-    shop.execute("SELECT COUNT(*) FROM orders", epsilon=1, mechanism="laplace")
+    shop.execute("SELECT COUNT(*) FROM orders", epsilon=1, mechanism="laplace", diagnose=False)
     before = shop.budget
     shop.execute("SELECT COUNT(*) FROM customers", epsilon=1, mechanism="laplace")
     assert len(heights(before)) == 1
@@ -221,7 +222,7 @@ def test_of_many_queries_the_earlier_ones_are_one_step(
 ) -> None:
     with dpsql.connect(small_shop(), schema=small_shop_schema, budget=10) as conn:
         for number in range(50):
-            conn.execute(f"SELECT COUNT(*) + {number} FROM orders", epsilon=0.1, fresh=True)
+            conn.execute(f"SELECT COUNT(*) + {number} FROM orders", epsilon=0.1, fresh=True, diagnose=False)
         page = shown(conn.budget)
         drawn = heights(conn.budget)
     assert len(drawn) == 40

@@ -79,7 +79,7 @@ def opened() -> tuple[dpsql.Connection, duckdb.DuckDBPyConnection]:
 
 
 def asked(sql: str, epsilon: float = 1.0, **options: Any) -> Result:
-    return opened()[0].execute(sql, epsilon=epsilon, fresh=True, **options).result
+    return opened()[0].execute(sql, epsilon=epsilon, fresh=True, diagnose=False, **options).result
 
 
 def cells(result: Result, name: str = "c") -> list[tuple[float, float, float]]:

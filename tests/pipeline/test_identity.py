@@ -461,7 +461,7 @@ def test_a_release_is_rendered_once(conn: dpsql.Connection, monkeypatch: pytest.
     engine, asked = conn.session.environment.engine, []
     render = engine.render
     monkeypatch.setattr(type(engine), "render", lambda self, *query: asked.append(query) or render(*query))
-    conn.execute("SELECT product, COUNT(*), SUM(amount) FROM orders GROUP BY product")
+    conn.execute("SELECT product, COUNT(*), SUM(amount) FROM orders GROUP BY product", diagnose=False)
     assert len(asked) == 1
 
 
@@ -472,7 +472,7 @@ def test_answers_of_an_older_dpsql_are_kept_and_not_found(database: duckdb.DuckD
     """They were found by a digest of engine SQL, which nobody writes any more. The account goes on as it was."""
     path = tmp_path / "shop.ledger"
     with connect(database.cursor(), path) as session:
-        session.execute(QUESTION)
+        session.execute(QUESTION, diagnose=False)
         spent = session.budget.spent.epsilon
         of_today = {*fingerprints(session, QUESTION), *(part.subject for part in compiled(session, QUESTION).releases)}
     with sqlite3.connect(path) as raw:

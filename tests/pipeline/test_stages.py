@@ -169,7 +169,8 @@ def test_every_stage_says_what_it_found(shop: dpsql.Connection) -> None:
         "                 answer   SUM(amount) = 1/2097152 * m0 + 500 * m1",
         "                 groups   selected by m1",
     ]
-    explained = shop.explain("SELECT note, SUM(amount) AS total FROM orders WHERE items > 3 GROUP BY note", epsilon=0.5)
+    sql = "SELECT note, SUM(amount) AS total FROM orders WHERE items > 3 GROUP BY note"
+    explained = shop.explain(sql, epsilon=0.5, diagnose=False)
     (release,) = explained.releases
     assert f"release 0        {release.sql}" in stages["plan_query"]
     priced = stages["calibrate_noise"].splitlines()

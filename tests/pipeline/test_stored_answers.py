@@ -119,10 +119,10 @@ def test_explain_knows_what_is_free(shop: dpsql.Connection) -> None:
 
 def test_a_part_on_record_is_free(shop: dpsql.Connection) -> None:
     """One of two releases was asked for before, with the same noise."""
-    shop.execute("SELECT COUNT(*) AS n FROM orders", epsilon=0.25, mechanism="laplace")
+    shop.execute("SELECT COUNT(*) AS n FROM orders", epsilon=0.25, mechanism="laplace", diagnose=False)
     both = "SELECT (SELECT COUNT(*) FROM orders) AS n, (SELECT COUNT(*) FROM orders WHERE items > 3) AS m"
-    assert shop.explain(both, epsilon=0.5, mechanism="laplace").cost.epsilon == 0.25
-    cursor = shop.execute(both, epsilon=0.5, mechanism="laplace")
+    assert shop.explain(both, epsilon=0.5, mechanism="laplace", diagnose=False).cost.epsilon == 0.25
+    cursor = shop.execute(both, epsilon=0.5, mechanism="laplace", diagnose=False)
     assert cursor.receipt.epsilon == 0.25
     assert any(note.startswith("part of this answer is stored and was free: asked on") for note in cursor.notes)
 

@@ -340,7 +340,7 @@ def test_the_architecture_is_drawn_as_it_is_built() -> None:
 
 # The largest that the code may be. Whoever adds a module that nothing else can hold may raise a number, in a commit
 # of its own that says why; every other change lowers them or leaves them.
-MODULES, CLASSES_WITH_ONE_NAME, IMPORT_LINES, FUNCTION_LINES = 211, 6, 0.075, 50
+MODULES, CLASSES_WITH_ONE_NAME, IMPORT_LINES, FUNCTION_LINES = 212, 6, 0.075, 50
 LITERATURE = {"dpsql.mechanisms.permute_and_flip", "dpsql.mechanisms.stable_value"}
 """Mechanisms that the literature names keep a file of that name, whatever its size."""
 
