@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from fractions import Fraction
 
+    from dpsql.accounting.budget import Budget
     from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.environment import Environment, PublicEnvironment
     from dpsql.result import Result
@@ -116,6 +117,8 @@ def compile_question(request: QueryRequest, public: PublicEnvironment) -> Calibr
 
 PLAIN = ("laplace", "gaussian")
 """The noises that a single count can have."""
+FAR_LESS = 2
+"""A question with more than so many times the epsilon of the one that drew the histogram draws it again."""
 
 # -- rows per person ---------------------------------------------------------------------------------------------------
 # How many rows people have in a table tells how much fixed bounds leave out of any question to it. A histogram measures
@@ -129,22 +132,29 @@ def compile_with_histogram(request: QueryRequest, public: PublicEnvironment) -> 
     whole = _as_good_as_asked(planned, public)
     asked = _histogram(planned, public) if request.diagnose is None else None
     known = None if asked is None or request.fresh else recalled(asked, public)
-    if known is not None and asked is not None and whole.due and _is_older(known, public.guarantees.changed):
-        known, asked = None, replace(asked, request=replace(asked.request, fresh=True))
-    if asked is None or known is not None or not whole.due or request.accuracy is not None or planned.request.clauses:
+    if asked is None or not whole.due or planned.request.accuracy is not None or planned.request.clauses:
         return whole, known
     less = calibrate_noise(_for_a_part(planned, 1 - DIAGNOSING), public)
     try:
         histogram = calibrate_noise(_beside(asked, less), public)
     except Error:
-        return whole, None  # nothing but noise at so small a part
-    both, most, cost = (
-        privacy_loss(Composed((less.event, histogram.event))),
-        public.budget.question,
-        less.cost_with(histogram),
-    )
-    is_allowed = most is None or (cost.epsilon <= most.epsilon and cost.delta <= most.delta)
-    return (less, histogram) if is_allowed and share_of(both, public.budget).fits else (whole, None)
+        return whole, known  # nothing but noise at so small a part
+    is_enough = known is not None and not _is_worth_it(histogram, known, public.guarantees.changed)
+    return (less, histogram) if not is_enough and _is_allowed(less, histogram, public.budget) else (whole, known)
+
+
+def _is_worth_it(histogram: Calibrated, known: Calibrated, changed: datetime | None) -> bool:
+    """Whether files were written since the one on record was drawn, or that one has far less epsilon."""
+    drawn = None if known.recalled is None else known.recalled.drawn_at
+    is_older = changed is not None and drawn is not None and changed > drawn
+    return is_older or histogram.releases[0].epsilon > FAR_LESS * known.releases[0].epsilon
+
+
+def _is_allowed(question: Calibrated, histogram: Calibrated, budget: Budget) -> bool:
+    """Whether the account has room for both, and both together cost no more than one question may."""
+    cost, most = question.cost_with(histogram), budget.question
+    both = privacy_loss(Composed((question.event, histogram.event)))
+    return share_of(both, budget).fits and (most is None or (cost.epsilon <= most.epsilon and cost.delta <= most.delta))
 
 
 def _as_good_as_asked(planned: Planned, public: PublicEnvironment) -> Calibrated:
@@ -174,22 +184,16 @@ def _histogram(planned: Planned, public: PublicEnvironment) -> Planned | None:
         return None  # a unit that cannot be grouped by
 
 
-def _is_older(histogram: Calibrated, changed: datetime | None) -> bool:
-    """Whether files were written since the histogram was drawn: it tells nothing of rows that are new."""
-    drawn = None if histogram.recalled is None else histogram.recalled.drawn_at
-    return changed is not None and drawn is not None and changed > drawn
-
-
 def _beside(histogram: Planned, less: Calibrated) -> Planned:
-    """The histogram at its part, beside the question at the other one; with noise of the same kind where it can have
-    it: then the two of them take no more of the session than they cost."""
+    """The histogram, drawn anew, at its part, beside the question at the other one. Where it can have noise of the same
+    kind it has: then the two of them take no more of the session than they cost."""
     part = _for_a_part(histogram, DIAGNOSING).request
     plan = less.noise_plan
     if plan.mechanism not in PLAIN or not plan.delta:
-        return replace(histogram, request=replace(part, mechanism=PLAIN[0], delta=None))
+        return replace(histogram, request=replace(part, mechanism=PLAIN[0], delta=None, fresh=True))
     return replace(
         histogram,
-        request=replace(part, mechanism=plan.mechanism, delta=plan.delta * DIAGNOSING / (1 - DIAGNOSING)),
+        request=replace(part, mechanism=plan.mechanism, delta=plan.delta * DIAGNOSING / (1 - DIAGNOSING), fresh=True),
     )
 
 
