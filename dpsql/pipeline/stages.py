@@ -1,4 +1,4 @@
-"""The order of the stages, as a value. `run` walks all of them; `explain` and `trace` walk the free ones.
+"""The order of the stages, as a value. `run` takes all of them; `explain` and `trace` take the free ones.
 
 | stage | gives | in one line |
 |---|---|---|
