@@ -170,6 +170,8 @@ def _histogram(planned: Planned, public: PublicEnvironment) -> Planned | None:
     table = table_to_measure(planned.outputs, planned.releases)
     if table is None or table.unit is None or planned.request.mechanism not in (None, *ADDITIVE):
         return None
+    if public.schema.minimum_people is not None:
+        return None  # it would show how few people have many rows
     asked = planned.request
     request = QueryRequest(
         sql=rows_per_person(table, table.unit.column),

@@ -204,7 +204,8 @@ def test_the_figures_are_those_of_explain() -> None:
     }
     orders = pd.DataFrame({"person": [1], "region": ["a"], "amount": [1.0]})
     with dpsql.connect(orders, schema=schema, budget=1.0, delta=1e-6) as conn:
-        explained = conn.explain("SELECT region, COUNT(*), SUM(amount) FROM orders GROUP BY region", epsilon=1.0)
+        sql = "SELECT region, COUNT(*), SUM(amount) FROM orders GROUP BY region"
+        explained = conn.explain(sql, epsilon=1.0, diagnose=False)
     count, centred = (measure.std * measure.quantum for measure in explained.releases[0].measures)
     total = (centred**2 + (250 * count) ** 2) ** 0.5
     per_count, per_sum = re.findall(

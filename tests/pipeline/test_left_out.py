@@ -177,3 +177,18 @@ def test_a_plan_uses_none(rows: duckdb.DuckDBPyConnection) -> None:
         answers = session.plan([COUNT, KINDS], epsilon=2).execute()
         assert all(answer.result.columns[-1].noise_only for answer in answers)
         assert charges(session) == 2
+
+
+def test_an_owner_who_hides_small_groups_has_none(rows: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(rows, schema={**SCHEMA, "minimum_people": 20}, budget=9, ledger=":memory:") as session:
+        assert session.execute(COUNT, epsilon=3).result.columns[0].noise_only
+        assert charges(session) == 1
+
+
+def test_a_question_with_far_more_epsilon_measures_again(rows: duckdb.DuckDBPyConnection) -> None:
+    """Once a first question at next to no epsilon left all later ones without."""
+    with dpsql.connect(rows, schema=SCHEMA, budget=50, ledger=":memory:") as session:
+        assert session.execute(COUNT, epsilon=0.01).result.columns[0].noise_only
+        assert not session.execute(COUNT, epsilon=3).result.columns[0].noise_only
+        session.execute(KINDS, epsilon=5)
+        assert charges(session) == 5
