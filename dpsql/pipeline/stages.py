@@ -46,7 +46,6 @@ from dpsql.pipeline.track_units import track_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
     from fractions import Fraction
 
     from dpsql.accounting.budget import Budget
@@ -139,15 +138,17 @@ def compile_with_histogram(request: QueryRequest, public: PublicEnvironment) -> 
         histogram = calibrate_noise(_beside(asked, less), public)
     except Error:
         return whole, known  # nothing but noise at so small a part
-    is_enough = known is not None and not _is_worth_it(histogram, known, public.guarantees.changed)
+    is_enough = known is not None and not _is_worth_it(histogram, known, public)
     return (less, histogram) if not is_enough and _is_allowed(less, histogram, public.budget) else (whole, known)
 
 
-def _is_worth_it(histogram: Calibrated, known: Calibrated, changed: datetime | None) -> bool:
-    """Whether files were written since the one on record was drawn, or that one has far less epsilon."""
-    drawn = None if known.recalled is None else known.recalled.drawn_at
+def _is_worth_it(histogram: Calibrated, known: Calibrated, public: PublicEnvironment) -> bool:
+    """Whether the data are known to have changed since the one on record was drawn, or that has far less epsilon."""
+    answer, changed = known.recalled, public.guarantees.changed
+    drawn = None if answer is None else answer.drawn_at
     is_older = changed is not None and drawn is not None and changed > drawn
-    return is_older or histogram.releases[0].epsilon > FAR_LESS * known.releases[0].epsilon
+    is_of_other_data = answer is not None and answer.data is not None and answer.data != public.schema.snapshot
+    return is_older or is_of_other_data or histogram.releases[0].epsilon > FAR_LESS * known.releases[0].epsilon
 
 
 def _is_allowed(question: Calibrated, histogram: Calibrated, budget: Budget) -> bool:
