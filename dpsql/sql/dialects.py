@@ -25,7 +25,16 @@ from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import copied, nodes, nodes_of
 from dpsql.sql.parameters import CLOCKS, at_time, reads_clock
-from dpsql.sql.syntax import DUCKDB, UNTRANSLATED, extra_clauses, has_aggregate, output_name, typed_text, with_marks
+from dpsql.sql.syntax import (
+    DUCKDB,
+    UNTRANSLATED,
+    extra_clauses,
+    has_aggregate,
+    output_name,
+    read_expression,
+    typed_text,
+    with_marks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -301,8 +310,9 @@ def unchained(tree: exp.Expr) -> exp.Expr:
                 DUCKDB.generate(value) if isinstance(value, exp.Literal) else f"{CHAINED}{place}"
                 for place, value in enumerate(values)
             ]
-            plain = _read(f"{call.this}({', '.join(names)})")
-            if plain is None:
+            try:
+                plain = read_expression(f"{call.this}({', '.join(names)})")
+            except SqlglotError:
                 continue
             held = {f"{CHAINED}{place}": value for place, value in enumerate(values)}
             for column in nodes_of(plain, exp.Column):
@@ -311,15 +321,6 @@ def unchained(tree: exp.Expr) -> exp.Expr:
             node.replace(plain)
             tree = plain if node is tree else tree
     return tree
-
-
-def _read(text: str) -> exp.Expr | None:
-    try:
-        (found,) = DUCKDB.parser().parse(DUCKDB.tokenize(f"SELECT {text}"), text)
-    except SqlglotError:
-        return None
-    assert found is not None
-    return found.expressions[0]  # type: ignore[no-any-return]
 
 
 def _as_columns(node: exp.Expr) -> exp.Expr:

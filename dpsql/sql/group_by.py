@@ -17,23 +17,35 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.narrow import kept_properties
-from dpsql.expressions.parser_tree import copied
+from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.expressions.properties import range_of
 from dpsql.expressions.tree import Column
 from dpsql.relation.facts import facts_of
-from dpsql.relation.relation import Filter, PerUnit
+from dpsql.relation.relation import Filter, PerUnit, Window
 from dpsql.relation.units import follows_from_unit
-from dpsql.sql.calls import aggregate_calls, per_unit_type
+from dpsql.schema.types import Double, Integer
+from dpsql.sql.calls import aggregate_calls, per_unit_type, read_windows
 from dpsql.sql.from_clause import Source
 from dpsql.sql.post_processing import PostProcessing
 from dpsql.sql.project import output_rows, refuse_order, refuse_preserved_side
 from dpsql.sql.rows import PrivateRows, internal_column
 from dpsql.sql.scope import Scope
 from dpsql.sql.subqueries import read_constants
-from dpsql.sql.syntax import extra_clauses, has_aggregate, is_aggregate, outermost, output_name, unaliased
+from dpsql.sql.syntax import (
+    extra_clauses,
+    has_aggregate,
+    is_aggregate,
+    is_quantile,
+    outermost,
+    output_name,
+    read_expression,
+    read_quantiles,
+    unaliased,
+    with_marks,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from fractions import Fraction
 
     from dpsql.expressions.tree import Expression
@@ -158,6 +170,8 @@ def read_groups(below: Filtered, select: exp.Select) -> Groups:
     grouping = read_grouping(select, below.scope)
     below = below.reading(grouping.items)
     keys = tuple(below.scope.lowering.lower(item) for item in grouping.items)
+    if not grouping.totals and any(map(below.rows.tells_unit, keys)):
+        below = with_ranks(below, select, grouping.items)
     nodes = list(_aggregates(select))
     below = below.reading(nodes)
     asked = {id(node): aggregate_calls(node, below.scope.lowering) for node in nodes}
@@ -173,6 +187,144 @@ def _aggregates(select: exp.Select) -> Iterator[exp.Expr]:
 
 def _number(value: int | Fraction | None) -> exp.Expr:
     return exp.Null() if value is None else exp.Literal.number(float(value))
+
+
+# -- ranked values -----------------------------------------------------------------------------------------------------
+# Aggregates within one person that choose rows by rank, or compare them with their mean, are windows of that person
+# and then aggregates that there are:
+#
+# FIRST(x ORDER BY day)    ANY_VALUE(FIRST_VALUE(x) OVER (PARTITION BY unit ORDER BY day))
+# ARG_MAX(x, y)            the same in descending order of y, rows that lack one of them last
+# QUANTILE_DISC(x, 0.9)    MAX(CASE WHEN its row number is the rank that the number of values asks for THEN x END)
+# VAR_POP(x)               the sum of squared distances from the mean, by the number of values
+#
+# Nothing is new for the proof: each is a Window below a PerUnit, both of one person's rows (docs/proofs/tracking.md).
+
+SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {
+    exp.VariancePop: (False, False),
+    exp.Variance: (True, False),
+    exp.StddevPop: (False, True),
+    exp.StddevSamp: (True, True),
+    exp.Stddev: (True, True),
+}
+"""Whether it is of a sample, and whether it is a root."""
+FINEST = 10**6
+"""Quantiles within a person have fractions of so many parts at most."""
+
+
+def with_ranks(below: Filtered, select: exp.Select, items: Sequence[exp.Expr]) -> Filtered:
+    """Rewrites these aggregates of the SELECT in place, and gives the rows the windows that they are made of."""
+    found = [(node, _ranked(node, items, below.scope)) for node in [*_aggregates(select)]]
+    ranked = [(node, made) for node, made in found if made is not None]
+    if not ranked:
+        return below
+    below = below.reading([made for _, made in ranked])
+    windows = read_windows([made for _, made in ranked], (), below)
+    for node, made in ranked:
+        name = None if node.parent is not select or node.arg_key != "expressions" else output_name(node)
+        new = with_marks(windows.replaced(made), node)
+        node.replace(new if name is None else exp.alias_(new, name, quoted=True))
+    return replace(below, rows=replace(below.rows, relation=Window(below.rows.relation, windows.calls)))
+
+
+def _ranked(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope) -> exp.Expr | None:
+    """What the aggregate stands for; None for all others."""
+    if isinstance(node, exp.First | exp.Last) and not extra_clauses(node, {"this"}):
+        return _first(node, items)
+    if isinstance(node, exp.ArgMax | exp.ArgMin) and not extra_clauses(node, {"this", "expression"}):
+        return _extreme(node, items)
+    if type(node) in SPREADS and not extra_clauses(node, {"this"}) and not isinstance(node.this, exp.Distinct):
+        return _spread(node, items)
+    asked = read_quantiles(node) if is_quantile(node) else None
+    if asked is None or asked.listed or isinstance(asked.value, exp.Distinct):
+        return None
+    falling = isinstance(node, exp.WithinGroup) and node.expression.expressions[0].args.get("desc")
+    if asked.name == "QUANTILE_DISC" and falling:
+        return None  # ranks from the other end are rounded the other way
+    if asked.name == "QUANTILE_CONT" and not isinstance(scope.lowering.lower(asked.value).type, Integer | Double):
+        return None  # between decimals DuckDB gives a decimal, and between days a moment
+    (fraction,) = asked.fractions
+    return _quantile(asked.name, asked.value, fraction, items) if 0 <= fraction <= 1 else None
+
+
+def _over(call: exp.Expr, items: Sequence[exp.Expr], order: Sequence[exp.Expr] = ()) -> exp.Window:
+    return exp.Window(
+        this=call,
+        partition_by=[copied(item) for item in items],
+        order=exp.Order(expressions=[*order]) if order else None,
+        over="OVER",
+    )
+
+
+def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=condition, true=copied(value))])
+
+
+def _ordered(value: exp.Expr, *, descending: bool = False) -> exp.Ordered:
+    return exp.Ordered(this=copied(value), desc=descending, nulls_first=False)
+
+
+def _first(node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr | None:
+    if not isinstance(node.this, exp.Order) or extra_clauses(node.this, {"this", "expressions"}):
+        return None  # without an order it could be any row
+    value, order = node.this.this, [copied(part) for part in node.this.expressions]
+    for part in order if isinstance(node, exp.Last) else ():
+        part.set("desc", not part.args.get("desc"))
+        part.set("nulls_first", not part.args.get("nulls_first"))
+    return _of_first(value, items, [*order, _ordered(value)])
+
+
+def _of_first(value: exp.Expr, items: Sequence[exp.Expr], order: Sequence[exp.Expr]) -> exp.Expr:
+    return exp.AnyValue(this=_over(exp.FirstValue(this=copied(value)), items, order))
+
+
+def _extreme(node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+    value, by = node.this, node.expression
+    ranked = _where(_known(value), by)
+    order = [_ordered(ranked, descending=isinstance(node, exp.ArgMax)), _ordered(value)]
+    return _of_first(_where(_known(by), value), items, order)
+
+
+def _known(value: exp.Expr) -> exp.Expr:
+    return exp.Not(this=exp.Is(this=copied(value), expression=exp.Null()))
+
+
+def _spread(node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+    of_sample, rooted = SPREADS[type(node)]
+    value = exp.cast(copied(node.this), "DOUBLE")
+    apart = exp.Paren(this=exp.Sub(this=value, expression=_over(exp.Avg(this=copied(value)), items)))
+    squares: exp.Expr = exp.Sum(this=exp.Mul(this=apart, expression=copied(apart)))
+    count: exp.Expr = exp.Count(this=copied(node.this))
+    if of_sample:
+        count = exp.Paren(this=exp.Sub(this=count, expression=exp.Literal.number(1)))
+    spread = exp.Div(this=squares, expression=count, typed=False, safe=True)
+    return exp.Sqrt(this=spread) if rooted else exp.Paren(this=spread)
+
+
+def _quantile(name: str, value: exp.Expr, fraction: Fraction, items: Sequence[exp.Expr]) -> exp.Expr | None:
+    """By whole numbers: of n values the rank is ceil(n p), or, between two ranks, 1 + (n - 1) p."""
+    above, parts = fraction.as_integer_ratio()
+    if parts > FINEST:
+        return None
+    number, rank = f"_n * {above}", "_r"
+    holes = {
+        "_n": _over(exp.Count(this=copied(value)), items),
+        "_r": _over(exp.RowNumber(), items, [_ordered(value)]),
+        "_x": value,
+    }
+    if name == "QUANTILE_DISC":
+        text = f"MAX(CASE WHEN {rank} = GREATEST(1, ({number} + {parts - 1}) // {parts}) THEN _x END)"
+    else:
+        steps = f"((_n - 1) * {above})"
+        low = f"MAX(CASE WHEN {rank} = {steps} // {parts} + 1 THEN _x::DOUBLE END)"
+        high = f"MAX(CASE WHEN {rank} = ({steps} + {parts - 1}) // {parts} + 1 THEN _x::DOUBLE END)"
+        part = f"MAX(({steps} % {parts})::DOUBLE / {parts})"
+        # The value lies between the two, whatever is rounded, and so within the bounds of the column.
+        text = f"GREATEST({low}, LEAST({high}, {low} + ({high} - {low}) * {part}))"
+    made = read_expression(text)
+    for column in nodes_of(made, exp.Column):
+        column.replace(copied(holes[column.name]))
+    return made
 
 
 # -- per unit ----------------------------------------------------------------------------------------------------------

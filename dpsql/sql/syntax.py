@@ -263,6 +263,13 @@ def _date_diff(otherwise: Callable[[Any, exp.DateDiff], str], generator: Any, no
     return str(generator.func("DATE_DIFF", unit, *ends))
 
 
+def read_expression(text: str) -> exp.Expr:
+    """One expression of DuckDB's; raises SqlglotError if it is none."""
+    (found,) = DUCKDB.parser().parse(DUCKDB.tokenize(f"SELECT {text}"), text)
+    assert found is not None
+    return found.expressions[0]  # type: ignore[no-any-return]
+
+
 UNTRANSLATED = "PG_"
 """Before the names of functions whose formats stay as they are written."""
 
