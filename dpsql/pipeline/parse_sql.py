@@ -316,8 +316,6 @@ def _check_lists(tokens: Sequence[Token], sql: str) -> None:
     """x IN [1, NULL] passes over NULL where x IN (1, NULL) does not; the parser makes them one."""
     for position, (word, bracket) in enumerate(pairwise(tokens)):
         listed = word.token_type is TokenType.IN and bracket.token_type is TokenType.L_BRACKET
-        if listed and position > 1 and tokens[position - 2].token_type is TokenType.FOR:
-            continue  # [x * 2 FOR x IN [1, 2]]
         if listed and not _is_plain_list(tokens[position + 2 :]):
             raise Unsupported(
                 "IN takes a list in parentheses", at=Place(sql, bracket.start, bracket.end), hint="write x IN (1, 2)"

@@ -9,6 +9,7 @@ t SEMI JOIN u ON c, t ANTI JOIN u ON c         WHERE [NOT] EXISTS (SELECT 1 FROM
 FROM (t JOIN u ON c)                           FROM t JOIN u ON c
 FROM (t JOIN u ON c) AS j                      FROM (SELECT * FROM t JOIN u ON c) AS j
 FROM t, LATERAL (SELECT COUNT(*) AS n ...) l   l.n is (SELECT COUNT(*) ...)
+t ASOF JOIN u ON t.x >= u.y                    t JOIN u ON t.x >= u.y AND t.x < the next y, where u is public
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dpsql.errors import Unsupported
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.sql.syntax import (
+    conditions_of,
     copy_in_place,
     extra_clauses,
     from_nodes,
@@ -149,6 +151,8 @@ def desugar(tree: exp.Expr, is_public: IsPublic) -> None:
                 _as_exists(select, join)
             elif isinstance(join.this, exp.Lateral):
                 _as_values(select, join)
+            elif join.method == "ASOF" and is_public(join.this) and not is_public(select):
+                _as_ranges(select, join)
 
 
 def _listed_tuples(node: exp.Expr) -> exp.Expr:
@@ -288,6 +292,58 @@ def _as_values(select: exp.Select, join: exp.Join) -> None:
             column.replace(exp.alias_(value, column.name) if item else value)
 
 
+NEXT = "_next"
+BEYOND: dict[type[exp.Expr], tuple[bool, type[exp.Binary]]] = {
+    exp.GTE: (False, exp.LT),
+    exp.GT: (False, exp.LTE),
+    exp.LTE: (True, exp.GT),
+    exp.LT: (True, exp.GTE),
+}
+"""In which order the next public row comes, and how the row compares with it while this one is the nearest."""
+MIRRORED: dict[type[exp.Expr], type[exp.Binary]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+
+
+def _as_ranges(select: exp.Select, join: exp.Join) -> None:
+    """t ASOF JOIN u ON t.k = u.k AND t.x >= u.y: of public rows the nearest, which is valid up to the next one."""
+    alias, on = join.this.alias_or_name, join.args.get("on")
+    shows_all = any(item.is_star and not has_aggregate(item) for item in select.selects)
+    if not alias or on is None or shows_all or extra_clauses(join, {"this", "method", "side", "on"}):
+        return
+    pairs = [_sides(part, alias) for part in conditions_of(exp.Where(this=copied(on)))]
+    if any(pair is None for pair in pairs) or join.side not in ("", "LEFT"):
+        return
+    nearest = [pair for pair in pairs if pair is not None and pair[0] in BEYOND]
+    if len(nearest) != 1:
+        return
+    ((kind, mine, its),) = nearest
+    descending, still = BEYOND[kind]
+    window = exp.Window(
+        this=exp.Lead(this=copied(its)),
+        partition_by=[copied(pair[2]) for pair in pairs if pair is not None and pair[0] is exp.EQ],
+        order=exp.Order(expressions=[exp.Ordered(this=copied(its), desc=descending, nulls_first=False)]),
+        over="OVER",
+    )
+    rows = exp.Select(expressions=[exp.Star(), exp.alias_(window, NEXT)], from_=exp.From(this=join.this))
+    following = exp.column(NEXT, alias)
+    valid = exp.or_(exp.Is(this=following, expression=exp.Null()), still(this=mine, expression=copied(following)))
+    join.set("method", None)
+    join.set("this", exp.Subquery(this=rows, alias=exp.TableAlias(this=exp.to_identifier(alias))))
+    join.set("on", exp.and_(on, valid, copy=False))
+
+
+def _sides(part: exp.Expr, alias: str) -> tuple[type[exp.Expr], exp.Expr, exp.Expr] | None:
+    """A comparison as its kind, the side without and the side with columns of the table of this name only."""
+    if type(part) not in (exp.EQ, *BEYOND):
+        return None
+    if any(not column.table for column in nodes_of(part, exp.Column)):
+        return None
+    read = [nodes_of(side, exp.Column) for side in (part.this, part.expression)]
+    sides = [{column.table.lower() == alias.lower() for column in columns} for columns in read]
+    if sides == [{False}, {True}]:
+        return type(part), part.this, part.expression
+    return (MIRRORED.get(type(part), exp.EQ), part.expression, part.this) if sides == [{True}, {False}] else None
+
+
 def _is_of(column: exp.Column, alias: str, select: exp.Select) -> bool:
     """Whether a column names the lateral query: by its alias, or alone where nothing else can be meant."""
     if column.table:
@@ -338,7 +394,10 @@ def unpivoted(tree: exp.Expr, text: str, values_of: ValuesOf) -> exp.Expr:
 def _as_query(pivot: exp.Pivot, text: str, values_of: ValuesOf) -> exp.Query:
     """PIVOT t ON a USING SUM(b)"""
     if pivot.args.get("unpivot"):
-        return _unpivot(pivot.this, [part.name for part in pivot.expressions], *_into(pivot), text)
+        names = [part.name for part in pivot.expressions]
+        if len(names) == 1 and isinstance(pivot.expressions[0], exp.Columns) and pivot.expressions[0].this.is_star:
+            names = _columns(pivot, pivot.this, text, "UNPIVOT")
+        return _unpivot(pivot.this, names, *_into(pivot), text)
     return _pivot(pivot, pivot.this, pivot.expressions, pivot.args.get("using") or [], text, values_of)
 
 

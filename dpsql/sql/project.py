@@ -12,10 +12,12 @@ from dpsql.expressions.parser_tree import copied
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Distinct, Filter, Project, Relation, Window
 from dpsql.sql.calls import Windows, read_windows
-from dpsql.sql.rows import PrivateRows, internal_name
-from dpsql.sql.syntax import free_name, from_nodes, output_name, unaliased
+from dpsql.sql.rows import PrivateRows, internal_column, internal_name
+from dpsql.sql.syntax import extra_clauses, free_name, from_nodes, outermost, output_name, unaliased
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from dpsql.schema.model import Schema
     from dpsql.sql.from_clause import Source
     from dpsql.sql.scope import Scope
@@ -159,6 +161,61 @@ def output_rows(rows: PrivateRows, columns: dict[str, Expression]) -> PrivateRow
         present=frozenset(present),
         unit_type=rows.unit_type,
     )
+
+
+# -- COLUMNS -----------------------------------------------------------------------------------------------------------
+
+
+def with_columns(select: exp.Select, scope: Scope) -> None:
+    """COUNT(COLUMNS(*)) is COUNT(a), COUNT(b), ...: each under the name of its column."""
+    if not any(True for _ in _multiple(select.expressions)):
+        return
+    items: list[exp.Expr] = []
+    for item in select.expressions:
+        nodes = list(_multiple([item]))
+        if not nodes:
+            items.append(item)
+            continue
+        if any(node != nodes[0] for node in nodes):
+            raise scope.resolver.refuse("two different COLUMNS in one expression", item, "write the columns")
+        for name, column in _matched(nodes[0], scope):
+            one = copied(item)
+            for node in [*_multiple([one])]:
+                if node is one:
+                    one = internal_column(column)
+                else:
+                    node.replace(internal_column(column))
+            items.append(one if isinstance(one, exp.Alias) else exp.alias_(one, name, quoted=True))
+    select.set("expressions", items)
+
+
+def _multiple(items: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
+    for item in items:
+        yield from outermost(item, lambda node: isinstance(node, exp.Columns))
+
+
+def _matched(node: exp.Expr, scope: Scope) -> list[tuple[str, Column]]:
+    """The columns that COLUMNS(*), COLUMNS(t.* EXCLUDE (a)) or COLUMNS(['a', 'b']) means."""
+    wanted = node.this
+    star = wanted.this if isinstance(wanted, exp.Column) else wanted
+    table = wanted.table.lower() if isinstance(wanted, exp.Column) else ""
+    known = dict(_of_table(scope.source, table) if table else _of_all(scope.source))
+    listed: set[str] = set()
+    names: list[str] = []
+    if isinstance(star, exp.Star) and not extra_clauses(star, {"except_"}):
+        listed = {part.name.lower() for part in star.args.get("except_") or ()}
+        names = [name for name in known if name not in listed]
+    elif isinstance(wanted, exp.Array) and all(part.is_string for part in wanted.expressions):
+        listed = {part.name.lower() for part in wanted.expressions}
+        names = [name for name in known if name in listed]
+    found = [(name, column) for name in names if isinstance(column := known.get(name), Column)]
+    if not names or len(found) < len(names) or not listed <= known.keys():
+        raise scope.resolver.refuse(
+            "COLUMNS finds no columns, or is not supported in this form",
+            node,
+            "write COLUMNS(*), COLUMNS(* EXCLUDE (a)), COLUMNS(['a', 'b']), or the columns themselves",
+        )
+    return found
 
 
 def _columns(select: exp.Select, scope: Scope, windows: Windows) -> dict[str, Expression]:

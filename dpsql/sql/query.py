@@ -24,7 +24,7 @@ from dpsql.sql.group_by import per_unit, read_groups
 from dpsql.sql.per_key import PublicTables, free_columns, grouped_by_key
 from dpsql.sql.post_processing import PostProcessing
 from dpsql.sql.privacy_options import clause_of
-from dpsql.sql.project import AGGREGATE_FIRST, SHOWS_ROWS, people_shown, project
+from dpsql.sql.project import AGGREGATE_FIRST, SHOWS_ROWS, people_shown, project, with_columns
 from dpsql.sql.randomized import as_reports, mentioned_columns
 from dpsql.sql.rows import (
     INNER,
@@ -218,6 +218,7 @@ def _output(item: exp.Expr, above: PostProcessing) -> exp.Expr:
 
 
 def resolve_select(scope: Scope, select: exp.Select) -> Item:
+    with_columns(select, scope)
     below = apply_where(scope, select.args.get("where"))
     if _is_grouped(select):
         return aggregate(below, select)
