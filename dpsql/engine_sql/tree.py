@@ -417,6 +417,7 @@ OPERATIONS: dict[str, str] = {
     **dict.fromkeys(("like", "ilike"), "no escape character but the one that is the third argument"),
     "glob": "as in DuckDB",
     **dict.fromkeys(("regexp_matches", "regexp_full_match", "regexp_replace", "regexp_extract"), "RE2"),
+    "json_extract_string": "at a constant path, as text; NULL where the text is no JSON. As in DuckDB",
     # Dates and timestamps between the years 1 and 9999, without time zones.
     "date part": "the constant part of a moment, as a whole number; weeks by ISO 8601, Sunday is day 0",
     "date trunc": "the start of the constant unit that a timestamp lies in",

@@ -48,7 +48,7 @@ FITTING: dict[type, set[str]] = {
     Integer: INTEGERS,
     Double: {"FLOAT", "DOUBLE", "DECIMAL", *INTEGERS},
     Decimal: {"DECIMAL", *INTEGERS},
-    Text: {"VARCHAR", "ENUM", "UUID"},
+    Text: {"VARCHAR", "ENUM", "UUID", "JSON", "TIME"},
     Boolean: {"BOOLEAN"},
     Date: {"DATE"},
     Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "DATE"},

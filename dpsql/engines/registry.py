@@ -48,6 +48,7 @@ REFUSALS: Mapping[str, tuple[str, str]] = {
     "regexp_full_match": ("SIMILAR TO and REGEXP_FULL_MATCH", PATTERNS),
     "regexp_replace": ("REGEXP_REPLACE", PATTERNS),
     "regexp_extract": ("REGEXP_EXTRACT", PATTERNS),
+    "json_extract_string": ("->>", "ask the data owner for a column of it"),
     "strptime": ("STRPTIME", "ask the data owner for a column of dates"),
 }
 """Operations that no engine but DuckDB has with DuckDB's meaning: their names in SQL, and what to write instead."""

@@ -65,7 +65,7 @@ TEXTS = {
     "SHA1 SHA256 SHA2 HASH FARM_FINGERPRINT MURMUR_HASH": "MD5(text)",
     "STRING_SPLIT SPLIT STR_SPLIT REGEXP_SPLIT_TO_ARRAY STRING_TO_ARRAY": "SPLIT_PART(text, ',', 1)",
     "JSON_EXTRACT JSON_VALUE JSON_EXTRACT_SCALAR GET_JSON_OBJECT GET_PATH JSON_EXTRACT_STRING PARSE_JSON -> ->>": (
-        'REGEXP_EXTRACT(text, \'"name": *"([^"]*)"\', 1); or ask the data owner for separate columns'
+        "text ->> 'name'; on engines other than DuckDB ask the data owner for separate columns"
     ),
 }
 NUMBER_FUNCTIONS = {
@@ -120,7 +120,7 @@ def written_instead(name: str, call: exp.Expr) -> str:
     columns = {column.sql() for column in call.find_all(exp.Column)}
     arguments = call.expressions if isinstance(call, exp.Anonymous) else list(call.iter_expressions())
     instead = INSTEAD[name]
-    if table := _table_read(call):
+    if table := table_read(call):
         instead = re.sub(r"\bFROM t\b", lambda _: f"FROM {table}", instead)
     if name in EXTREME_ROW and len(arguments) == 2:
         first, second = (argument.sql(dialect="duckdb") for argument in arguments)
@@ -138,33 +138,13 @@ def about(column: str, instead: str) -> str:
 EXTREME_ROW = frozenset(("ARG_MAX", "MAX_BY", "ARG_MIN", "MIN_BY"))
 
 
-def _table_read(call: exp.Expr) -> str | None:
+def table_read(call: exp.Expr) -> str | None:
     """The table that the call's SELECT reads, if it is a single one."""
     select = call.find_ancestor(exp.Select)
     read = None if select is None else select.args.get("from_") or select.args.get("from")
     if read is None or not isinstance(read.this, exp.Table) or select is None or select.args.get("joins"):
         return None
     return read.this.sql(dialect="duckdb")
-
-
-def instead_within_one(name: str, call: exp.Expr, unit: Sequence[exp.Expr]) -> str | None:
-    """What is written for one row of each person: the first of an order by a window, in place of the subquery.
-
-    SELECT customer, ARG_MIN(amount, day) FROM orders GROUP BY customer
-    """
-    table = _table_read(call)
-    arguments = call.expressions if isinstance(call, exp.Anonymous) else list(call.iter_expressions())
-    is_plain = len(arguments) == 2 and all(isinstance(key, exp.Column) for key in unit)
-    if name not in EXTREME_ROW or table is None or not is_plain:
-        return None
-    value, by = (argument.sql(dialect="duckdb") for argument in arguments)
-    keys = ", ".join(key.sql(dialect="duckdb") for key in unit)
-    order = f"{by} DESC" if name in ("ARG_MAX", "MAX_BY") else by
-    alias = format_name(call.parent.alias if isinstance(call.parent, exp.Alias) else "x")
-    known = f"{value} IS NOT NULL AND {by} IS NOT NULL"
-    rows = f"{keys}, {value} AS {alias}, ROW_NUMBER() OVER (PARTITION BY {keys} ORDER BY {order}) AS place"
-    outer = ", ".join(format_name(key.name) for key in unit)
-    return f"SELECT {outer}, {alias} FROM (SELECT {rows} FROM {table} WHERE {known}) WHERE place = 1"
 
 
 # -- mismatches --------------------------------------------------------------------------------------------------------

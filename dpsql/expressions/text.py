@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -131,11 +132,57 @@ class _Cutter:
         return self.right(begun, max(0, last - first + 1)) if first < 0 else self.substring(begun, max(first, 1), None)
 
 
+# -- JSON --------------------------------------------------------------------------------------------------------------
+# What a text of JSON says at a constant path, as text: NULL where there is nothing, and where the text is no JSON.
+#
+# payload ->> 'kind'        payload -> 'a' ->> 'b'       json_extract_string(payload, '$.a[0].b')
+
+JSON = "JSON_EXTRACT_STRING"
+JSON_PATH = re.compile(r"""\$(\.[A-Za-z_]\w*|\."[^"\\*]+"|\[\d{1,6}\])+""")
+JSON_KEY = re.compile(r"""(?![/$])[^"\\*]*[^"\\*\d][^"\\*]*""")
+JSON_GROWTH = 8
+"""A number such as 1E15 is written in more characters than it was."""
+
+
+def lower_json(lowering: Lowering, node: exp.Expr) -> Expression:
+    steps = ""
+    while isinstance(node, exp.JSONExtract | exp.JSONExtractScalar):
+        lowering.only(node, ("this", "expression"))
+        steps = _json_steps(lowering, node) + steps
+        inner = node.this.unnest()
+        if not isinstance(inner, exp.JSONExtract):
+            break
+        node = inner
+    return lowering.build(JSON, node, (lowering.lower(node.this), Literal(f"${steps}", Text())))
+
+
+def _json_steps(lowering: Lowering, node: exp.Expr) -> str:
+    path = node.expression
+    if isinstance(path, exp.Literal) and path.is_string and JSON_PATH.fullmatch(path.name):
+        return path.name[1:]
+    if isinstance(path, exp.Literal) and path.is_string and JSON_KEY.fullmatch(path.name):
+        return f'."{path.name}"'
+    if isinstance(path, exp.Literal) and path.is_int:
+        return f"[{path.name}]"
+    raise Unsupported(
+        "only a constant path of keys and positions can be followed in JSON",
+        at=lowering.place(node),
+        hint="write payload ->> 'key', or payload ->> '$.key[0].other'",
+    )
+
+
+def json_properties(arguments: Sequence[Properties]) -> Properties:
+    need_text(JSON, arguments[0])
+    need_constants(JSON, arguments[1:], str)
+    return grown(nullable=True, growth=arguments[0].growth * JSON_GROWTH)
+
+
 SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.Substring: lower_substring,
     exp.SplitPart: lower_split,
     exp.Bracket: lower_bracket,
     exp.ArraySlice: lower_slice,
+    exp.JSONExtractScalar: lower_json,
 }
 
 
@@ -345,6 +392,7 @@ FUNCTIONS = (
     _pad("LPAD"),
     _pad("RPAD"),
     Function("SPLIT_PART", "SPLIT_PART(text, 'delimiter', index)", split_properties, partial(call_sql, "split_part")),
+    Function(JSON, "text ->> 'key'", json_properties, partial(call_sql, "json_extract_string")),
     Function("STRPOS", "STRPOS(text, 'part')", position_properties, partial(call_sql, "strpos")),
     Function("LEVENSHTEIN", "LEVENSHTEIN(text, 'other')", distance_properties, partial(call_sql, "levenshtein")),
     Function("MD5", "MD5(text)", digest_properties, partial(call_sql, "md5")),

@@ -14,8 +14,9 @@ from dpsql.aggregates.table import ways_to_ask
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.casts import cast_to
 from dpsql.expressions.constants import as_beside
+from dpsql.expressions.format import format_name
 from dpsql.expressions.parser_tree import copied
-from dpsql.expressions.refusals import IN_AGGREGATE, INSTEAD, instead_within_one, spoken_name, written_instead
+from dpsql.expressions.refusals import IN_AGGREGATE, INSTEAD, spoken_name, table_read, written_instead
 from dpsql.expressions.tree import Call, Column
 from dpsql.relation import facts
 from dpsql.relation.facts import WINDOWS, check_per_unit, result_type
@@ -109,11 +110,6 @@ def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> Aggr
     asked = _spelled(node)
     if asked is None:
         name = _spoken(node, place)
-        select = node.find_ancestor(exp.Select)
-        group = select.args.get("group") if select is not None and select.parent is not None else None
-        within = instead_within_one(name, node, group.expressions) if group is not None else None
-        if within is not None:
-            raise Unsupported(f"{name} is not supported", at=place, hint=f"write  {within}")
         hint = f"write  {written_instead(name, node)}" if name in INSTEAD else HINT
         raise Unsupported(f"{name} over many people is not supported", at=place, hint=hint)
     possible = argument_counts(asked.name)
@@ -251,16 +247,29 @@ def _window_call(
     check_per_unit(call, WINDOWS)
     keys = [lowering.lower(part) for part in node.args.get("partition_by") or ()]
     if not any(map(rows.tells_unit, keys)):
-        raise refuse(
-            "a window over rows of people must be partitioned by the unit",
-            node,
-            "add the unit to PARTITION BY, or aggregate first: above an aggregate every window is supported",
-        )
+        raise refuse("a window over rows of people must be partitioned by the unit", node, _instead_of(node))
     order = node.args.get("order")
     ordered = tuple(_ordered(part, lowering) for part in order.expressions) if order is not None else ()
     others = tuple(key for key in keys if not rows.is_unit(key))
     spec = node.args.get("spec")
     return WindowCall(call, others, ordered, spec and _frame(spec, refuse)), result_type(call)
+
+
+def _instead_of(node: exp.Window) -> str:
+    """One person's row moves the ranks of all others, but hardly a quantile or an average, which is a noisy answer."""
+    order = node.args.get("order")
+    value = order.expressions[0].this if order is not None else node.this.this
+    if not isinstance(value, exp.Column):
+        return "add the unit to PARTITION BY, or aggregate first: above an aggregate every window is supported"
+    name, table = format_name(value.name), table_read(node) or "..."
+    if order is None:
+        return (
+            f"add the unit to PARTITION BY, or ask first: (SELECT {spoken_name(node.this, None)}({name}) FROM {table})"
+        )
+    return (
+        f"add the unit to PARTITION BY; or, for ranks among people, compare with a quantile: {name} >= "
+        f"(SELECT QUANTILE_CONT({name}, 0.9) FROM {table})"
+    )
 
 
 def _named_window(node: exp.Window, windows: Sequence[exp.Window], refuse: Refuse) -> exp.Window:

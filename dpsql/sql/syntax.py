@@ -238,6 +238,8 @@ def _duckdb() -> Dialect:
     """
     dialect = Dialect.get_or_raise("duckdb")
     dialect.INDEX_OFFSET = 0
+    # The parser's own would take the key 'a.b' for a path, and write it as one.
+    dialect.to_json_path = lambda path: path  # type: ignore[method-assign]
     plain = dialect.generator_class
     transforms: Any = {**plain.TRANSFORMS, exp.DateDiff: partial(_date_diff, plain.TRANSFORMS[exp.DateDiff])}
     generator: Any = type("Generator", (plain,), {"TRANSFORMS": transforms})

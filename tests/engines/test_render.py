@@ -317,6 +317,10 @@ EXAMPLES: dict[str, list[Example]] = {
     "monthname": [((DAY,), Text(), lambda day: day.strftime("%B"))],
     "strftime": [((DAY, text("%d.%m.")), Text(), lambda day, _: f"{day.day:02}.{day.month:02}.")],
     "strptime": [((apply("coalesce", S, text("29.02.2024")), text("%d.%m.%Y")), Timestamp(), None)],
+    "json_extract_string": [
+        ((apply("coalesce", S, text('{"a": [1, "x"]}')), text(path)), Text(), None)
+        for path in ("$.a[1]", '$."b"', "$.a")
+    ],
     "keyed hash": [((Blank("salt"), N, S, X, DAY), None, None)],
     "one in 32": [((apply("keyed hash", Blank("salt"), N),), None, None)],
     "position": [((N, integer(0), SEVEN), Integer(), lambda value, *choices: {0: 0, 7: 1}.get(value))],
@@ -539,6 +543,7 @@ def select_list(columns: list[str], source: str) -> str:
 
 REFUSED = {
     *((operation, 0) for operation in ("reverse", "levenshtein", "glob", "double %", "strptime")),
+    *(("json_extract_string", number) for number in range(3)),
     *((f"regexp_{name}", 0) for name in ("matches", "full_match", "replace", "extract")),
 }
 REFUSED_BY: dict[str, set[tuple[str, int]]] = {

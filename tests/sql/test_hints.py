@@ -166,19 +166,6 @@ def buys(shop: duckdb.DuckDBPyConnection) -> dpsql.Connection:
         return dpsql.connect(shop, schema=BUYS, budget=1e15, delta=1e-6, query_epsilon=1e9)
 
 
-@pytest.mark.parametrize("function", ["ARG_MIN", "ARG_MAX", "MIN_BY", "MAX_BY"])
-@pytest.mark.parametrize(("name", "table"), [('"patient id"', '"all orders"'), ('o."patient id"', '"all orders" AS o')])
-def test_the_row_of_a_person_that_is_first_by_an_order(
-    function: str, name: str, table: str, buys: dpsql.Connection, shop: duckdb.DuckDBPyConnection
-) -> None:
-    per_person = f'SELECT {name}, {function}("order", "the day") AS v FROM {table} GROUP BY {name}'
-    sql = f"SELECT AVG(v) FROM ({per_person})"
-    instead = told_to_write(sql, buys)
-    ((value,),) = buys.execute(sql.replace(per_person, instead)).fetchall()
-    ((expected,),) = shop.execute(sql).fetchall()
-    assert value == pytest.approx(expected, rel=1e-4)
-
-
 WHOLE = [
     # what was asked, whose hint is a query of its own, and plain SQL for what was meant
     (

@@ -219,6 +219,7 @@ SPELLED: dict[str, Callable[..., str]] = {
     "by code points": lambda text: f"({text} COLLATE C)",
     # TRY keeps the optimizer away, which fails where it knows that every text is NULL.
     "split_part": lambda *parts: f"TRY(split_part({', '.join(parts)}))",
+    "json_extract_string": lambda text, path: f"TRY(json_extract_string({text}, {path}))",
     "bytes": lambda text: f"strlen({text})",
     "like": lambda *parts: f"({parts[0]} LIKE {' ESCAPE '.join(parts[1:])})",
     "ilike": lambda *parts: f"({parts[0]} ILIKE {' ESCAPE '.join(parts[1:])})",
