@@ -349,6 +349,12 @@ CASES = [
     *cases("LEVENSHTEIN", "LEVENSHTEIN(s, 'a-c')", "LEVENSHTEIN(r, '')"),
     *cases("MD5", "MD5(s)", "MD5(r)"),
     *cases("SUBSTRING", "s[1]", "r[2]"),
+    *cases("JSON_EXTRACT_STRING", "s ->> 'a'", plain="TRY(s ->> 'a')"),
+    *cases(
+        "JSON_EXTRACT_STRING",
+        """('{"a": "' || r || '"}') ->> '$.a'""",
+        plain="""TRY(('{"a": "' || r || '"}') ->> '$.a')""",
+    ),
     *cases("STRPOS", "STRPOS(s, 'b')", "POSITION('-' IN s)", "INSTR(s, '')"),
     *cases("ASCII", "ASCII(s)"),
     *cases("UNICODE", "UNICODE(s)", "ORD(s)"),
