@@ -191,3 +191,16 @@ def test_numbers_beyond_whole_ones_and_noise_beyond_doubles() -> None:
                     asked, bounds="auto", epsilon=1e4, max_groups=groups, max_rows_per_group=groups
                 ).fetchall()
                 assert word == "a"
+
+
+@pytest.mark.parametrize("name", ["orders", "ORDERS", "or'ders", "Größe", "select"])
+def test_a_table_is_read_whatever_it_is_called(name: str) -> None:
+    """DuckDB is asked about those empty tables alone that the SQL names, in its own case."""
+    written = f'"{name}"'
+    with duckdb.connect() as database:
+        database.execute(f"CREATE TABLE {written.lower()} AS SELECT i AS id FROM range(1000) AS r(i)")
+        tables = {table: {"unit": "id", "unique": True, "columns": {"id": "integer"}} for table in (name, "other")}
+        database.execute("CREATE TABLE other (id BIGINT PRIMARY KEY)")
+        with dpsql.connect(database, schema={"tables": tables}, budget=1e6, ledger=":memory:") as connection:
+            sql = f"SELECT COUNT(*) FROM {written.upper() if name.isascii() else written}"
+            assert connection.execute(sql, epsilon=1e5).fetchall() == [(1000,)]
