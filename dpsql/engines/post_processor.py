@@ -6,12 +6,13 @@ found while the question is still free.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import cache, cached_property, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import duckdb
@@ -106,6 +107,17 @@ class CopiedTable:
     rows: int
 
 
+class CopiedTables:
+    """Copies of public tables, in a database of the session's own, which is opened with the first of them."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, CopiedTable] = {}
+
+    @cached_property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        return _locked_connection()
+
+
 @dataclass(frozen=True)
 class Views:
     """A cursor that has the views of some tables, over frames that have columns only while an answer is made."""
@@ -139,11 +151,13 @@ def _in_plain_words(method: Callable[Asked, Found]) -> Callable[Asked, Found]:
 
 
 class PostProcessor:
+    """For one session. Only cursors of its own see its tables and views, though all sessions share a database."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._connection = _locked_connection()
+        self._connection = _shared_database(os.getpid()).cursor()
         self._described: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
-        self._kept: dict[str, CopiedTable] = {}
+        self._kept = CopiedTables()
         self._views: dict[tuple[str, ...], Views] = {}
         """The last that answers were made with, by their definitions: to make them takes as long as to read them."""
 
@@ -172,7 +186,7 @@ class PostProcessor:
 
     def close(self) -> None:
         """Memory is freed with the last answer whose intervals may still be computed."""
-        del self._connection, self._views
+        del self._connection, self._views, self._kept
 
     @_in_plain_words
     def _with_empty(self, tables: Sequence[PostProcessingTable], sql: str) -> list[tuple[Any, ...]]:
@@ -184,7 +198,7 @@ class PostProcessor:
 
     def rows_kept(self, table: str) -> int:
         """The number of rows of an immutable table that has been read."""
-        return self._kept[table].rows
+        return self._kept.found[table].rows
 
     @_in_plain_words
     def run(self, sql: str, tables: Sequence[PostProcessingTable], data: Sequence[Data]) -> PostProcessed:
@@ -197,7 +211,11 @@ class PostProcessor:
                 for table, columns in filled
                 if isinstance(columns, Mapping)
             }
-            views = self._views.pop(asked, None) or self._created(asked, raw)
+            views = self._views.pop(asked, None)
+            if views is None:
+                reads_copies = any(isinstance(columns, ImmutableTable) for columns in data)
+                cursor = (self._kept.connection if reads_copies else self._connection).cursor()
+                views = _created(cursor, asked, raw)
             try:
                 described, cells = views.fetch(sql, raw)
             except BaseException:
@@ -205,18 +223,6 @@ class PostProcessor:
                 raise
             self._keep(asked, views)
         return PostProcessed(tuple(name for name, _ in described), tuple(kind for _, kind in described), cells)
-
-    def _created(self, definitions: Sequence[str], raw: Mapping[str, Columns]) -> Views:
-        views = Views(self._connection.cursor(), {name: dict(columns) for name, columns in raw.items()})
-        try:
-            for name, frame in views.frames.items():
-                views.cursor.register(name, frame)
-            for definition in definitions:
-                views.cursor.execute(definition)
-        except BaseException:
-            views.cursor.close()
-            raise
-        return views
 
     def _keep(self, asked: tuple[str, ...], views: Views) -> None:
         self._views[asked] = views
@@ -230,18 +236,37 @@ class PostProcessor:
 
     def _copy(self, table: PostProcessingTable, immutable: ImmutableTable) -> CopiedTable:
         """One copy of each table, with all columns that were ever read."""
-        kept = self._kept.get(table.name)
+        kept = self._kept.found.get(table.name)
         if kept is not None and table.stored.keys() <= kept.types.keys():
             return kept
         types = table.stored if kept is None else {**kept.types, **table.stored}
         wanted = replace(table, stored=types)
-        copy = f"_kept{len(self._kept) if kept is None else kept.name.removeprefix('_kept')}"
-        with self._connection.cursor() as cursor:
+        copy = f"_kept{len(self._kept.found)}" if kept is None else kept.name
+        with self._kept.connection.cursor() as cursor:
             cursor.register(_raw(table), dict(immutable.read(types)))
             cursor.execute(f"CREATE OR REPLACE TABLE {copy} AS {_typed(wanted)}")
             ((rows,),) = cursor.execute(f"SELECT count(*) FROM {copy}").fetchall()
-        self._kept[table.name] = CopiedTable(copy, types, rows)
-        return self._kept[table.name]
+        self._kept.found[table.name] = CopiedTable(copy, types, rows)
+        return self._kept.found[table.name]
+
+
+def _created(cursor: duckdb.DuckDBPyConnection, definitions: Sequence[str], raw: Mapping[str, Columns]) -> Views:
+    views = Views(cursor, {name: dict(columns) for name, columns in raw.items()})
+    try:
+        for name, frame in views.frames.items():
+            cursor.register(name, frame)
+        for definition in definitions:
+            cursor.execute(definition)
+    except BaseException:
+        cursor.close()
+        raise
+    return views
+
+
+@cache
+def _shared_database(process: int) -> duckdb.DuckDBPyConnection:
+    """One for all sessions of a process: to open it takes as long as all else of `connect`. A fork shares none."""
+    return _locked_connection()
 
 
 def _locked_connection() -> duckdb.DuckDBPyConnection:

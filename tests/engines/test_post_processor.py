@@ -91,3 +91,34 @@ def test_few_are_kept(processor: PostProcessor) -> None:
     assert len(processor._views) == MOST_VIEWS
     assert asked(processor, "SELECT a FROM _release_0", 1) == [(2,)]
     processor.close()
+
+
+def test_sessions_do_not_meet(processor: PostProcessor) -> None:
+    """They share a database, in which only temporary views of one cursor are; copies of tables are in others."""
+    other = PostProcessor()
+    towns = PostProcessingTable("towns", {"town": "VARCHAR"}, {"town": ("VARCHAR", "town")})
+    for number, one in enumerate((processor, other)):
+        immutable = ImmutableTable(lambda names, number=number: {name: np.array([f"t{number}"]) for name in names})
+        found = one.run("SELECT k, town FROM _release_0, towns", [TABLE, towns], [columns(1), immutable])
+        assert found.rows == [("k0", f"t{number}")]
+        assert asked(one, "SELECT a FROM _release_0", number) == [(2 * number,)]
+    shared = processor._connection.cursor()
+    made = "SELECT view_name FROM duckdb_views() WHERE NOT internal UNION ALL SELECT table_name FROM duckdb_tables()"
+    assert shared.execute(made).fetchall() == []
+    for table in ("_release_0", "_raw_release_0", "_kept0", "towns"):
+        with pytest.raises(ProgrammingError, match=r"no table|Table with name"):
+            other.run(f"SELECT * FROM {table}", [], [])
+
+
+def test_copies_go_with_the_last_answer() -> None:
+    """A session that is closed leaves them to answers whose intervals may still be computed."""
+    processor, table = PostProcessor(), PostProcessingTable("towns", {"n": "BIGINT"}, {"n": ("BIGINT", "n")})
+    immutable = ImmutableTable(lambda names: {name: np.array([1, 2]) for name in names})
+    answer = processor.still_open()
+    assert answer.run("SELECT sum(n) FROM towns", [table], [immutable]).rows == [(3,)]
+    copies = weakref.ref(processor._kept)
+    processor.close()
+    assert answer.run("SELECT sum(n) FROM towns", [table], [immutable]).rows == [(3,)]
+    del answer
+    gc.collect()
+    assert copies() is None
