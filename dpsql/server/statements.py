@@ -16,6 +16,7 @@ from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import ProgrammingError, did_you_mean, split_explain
+from dpsql.limits import LONGEST_QUERY
 from dpsql.options import OPTIONS
 from dpsql.server.catalog import Reading, read_statement
 from dpsql.server.protocol import (
@@ -54,7 +55,9 @@ NO_OPS = {
     "UNLISTEN": "UNLISTEN",
 }
 """Statements that change nothing here, and what PostgreSQL says when they are done."""
-COPY = re.compile(r"\s*COPY\s*\((?P<query>.*)\)\s*TO\s+STDOUT\s*(?P<options>.*?)[\s;]*", re.IGNORECASE | re.DOTALL)
+COPY = re.compile(r"\s*COPY\s*\((?P<query>.*)\)\s*TO\s+STDOUT\b(?P<options>.*)", re.IGNORECASE | re.DOTALL)
+BLANKS = " \t\r\n;"
+LONGEST_SETTING = 1_000
 FIRST = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
 
 
@@ -85,6 +88,8 @@ def statements_of(text: str) -> tuple[Statement, ...]:
     >>> [(part.kind, part.start) for part in statements_of("BEGIN; SELECT count(*) FROM orders; SHOW dpsql.budget")]
     [('no_op', 0), ('query', 6), ('show', 35)]
     """
+    if len(text) > LONGEST_QUERY:
+        raise refused("54000", f"the text is longer than {LONGEST_QUERY:,} characters", "split it into several queries")
     found = []
     start = 0
     for end in (*_ends(text), len(text)):
@@ -113,7 +118,7 @@ def _classified(sql: str, start: int) -> Statement:
         return Statement("show", sql, start)
     if word == "EXPLAIN":
         return Statement("explain", split_explain(sql)[1], start)
-    if word == "COPY" and (copy := COPY.fullmatch(sql)) is not None:
+    if word == "COPY" and (copy := COPY.fullmatch(sql.rstrip(BLANKS))) is not None:
         inner = " " * copy.start("query") + copy["query"]
         asked = _classified(inner, start)
         return Statement(asked.kind, inner, start, asked.reading, _copy_format(copy["options"]))
@@ -254,14 +259,13 @@ def example(kind: WireType) -> Any:
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 SET = re.compile(
-    r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?P<name>[\w.]+)\s*(?:=|\bTO\b)\s*(?P<value>.*?)[\s;]*",
-    re.IGNORECASE | re.DOTALL,
+    r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?P<name>[\w.]+)\s*(?:=|\bTO\b)(?P<value>.*)", re.IGNORECASE | re.DOTALL
 )
 SET_SPECIAL = re.compile(
     r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?:CHARACTERISTICS|TRANSACTION|TIME\s+ZONE|NAMES|ROLE|AUTHORIZATION|CONSTRAINTS)\b",
     re.IGNORECASE,
 )
-RESET = re.compile(r"\s*(?:RESET|DISCARD)\s+(?P<name>[\w.]+)[\s;]*", re.IGNORECASE)
+RESET = re.compile(r"\s*(?:RESET|DISCARD)\s+(?P<name>[\w.]+)", re.IGNORECASE)
 PREFIX = "dpsql."
 OURS = ("intervals", "charge", *OPTIONS)
 SWITCHES = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
@@ -287,13 +291,13 @@ class SessionSettings:
         """Reads SET, RESET or DISCARD; returns what PostgreSQL says when it is done."""
         if SET_SPECIAL.match(sql):
             return "SET"
-        if (reset := RESET.fullmatch(sql)) is not None:
+        if (reset := RESET.fullmatch(sql.rstrip(BLANKS))) is not None:
             self._reset(reset["name"].lower())
             return "DISCARD ALL" if sql.lstrip()[:7].upper() == "DISCARD" else "RESET"
-        found = SET.fullmatch(sql)
+        found = SET.fullmatch(sql.rstrip(BLANKS)) if len(sql) <= LONGEST_SETTING else None
         if found is None:
             raise refused("42601", "this SET cannot be read", "write SET dpsql.epsilon = 0.1")
-        self.put(found["name"], _unquoted(found["value"]))
+        self.put(found["name"], _unquoted(found["value"].strip()))
         return "SET"
 
     def put(self, name: str, value: str) -> None:

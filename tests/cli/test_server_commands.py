@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import stat
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from dpsql.cli.app import main
 from dpsql.errors import Error
+from dpsql.server.protocol import Refused
 from dpsql.server.settings import folder_of, made, prepare, read_settings
 from dpsql.server.statements import SessionSettings, copied, statements_of
 from dpsql.server.users import ChargePolicy
@@ -119,3 +122,29 @@ def test_copy_writes_what_postgresql_writes() -> None:
     assert csv.copy is not None
     assert copied(["a\tb", None, "\\"], text.copy) == b"a\\tb\t\\N\t\\\\\n"
     assert copied(['say "x"', None, "", "a;b"], csv.copy) == b'"say ""x""";;"";"a;b"\n'
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT " + "(" * 12_000 + "1" + ")" * 12_000,
+        "SELECT a" + ".b" * 14_000,
+        "SET a = " + ";" * 90_000 + "x",
+        "COPY (SELECT 1) TO STDOUT " + " " * 90_000 + "x",
+        "/**/" * 24_000 + "SELECT 1",
+        "x" * 200_000,
+    ],
+    ids=["deep", "dots", "set", "copy", "comments", "long"],
+)
+def test_no_text_takes_long_to_read(sql: str) -> None:
+    """The front serves everybody: one text may not keep it from others."""
+
+    def read() -> None:
+        with suppress(Refused):
+            for statement in statements_of(sql):
+                if statement.kind == "set":
+                    SessionSettings(ChargePolicy.parse("ask")).apply(statement.sql)
+
+    start = time.process_time()
+    read()
+    assert time.process_time() - start < 10
