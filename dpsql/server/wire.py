@@ -69,7 +69,7 @@ from dpsql.server.statements import (
     statements_of,
     without_schema,
 )
-from dpsql.server.system_tables import OWN, system_types
+from dpsql.server.system_tables import OWN, setting_values, system_types
 
 if TYPE_CHECKING:
     import ssl
@@ -574,7 +574,9 @@ class WireSession:
             left = f"epsilon {found['remaining_epsilon']:.4g} of {found['epsilon']:.4g} left"
             return Outcome("SHOW", (("dpsql.budget", TEXT),), [(left,)])
         if name == "all":
-            rows = [(key, self.settings.shown(key), "") for key in ("dpsql.intervals", "dpsql.charge", *REPORTED)]
+            rows = [
+                (key, self.settings.shown(key), "") for key in ("dpsql.intervals", "dpsql.charge", *setting_values())
+            ]
             columns = (("name", TEXT), ("setting", TEXT), ("description", TEXT))
             return Outcome("SHOW", columns, [(key, value, note) for key, value, note in rows])
         name = {"transactionisolationlevel": "transaction_isolation", "timezone": "timezone"}.get(name, name)

@@ -116,6 +116,10 @@ def test_intervals_and_other_settings(conn: psycopg.Connection[Any]) -> None:
     conn.execute("RESET ALL")
     assert conn.execute("SHOW dpsql.intervals").fetchone() == ("off",)
     assert "left" in str(conn.execute("SHOW dpsql.budget").fetchone())
+    assert ("dpsql.charge", "up-to 0.05", "") in conn.execute("SHOW ALL").fetchall()
+    assert conn.execute("SHOW DateStyle").fetchone() == ("ISO, MDY",)
+    assert conn.execute("SHOW TABLES").fetchall()[0][0] == "customers"
+    assert ("region", "text", "'north', 'south', 'east', 'west'") in conn.execute("DESCRIBE orders").fetchall()
 
 
 def test_row_limits_leave_a_portal_open(conn: psycopg.Connection[Any], server: Any) -> None:
