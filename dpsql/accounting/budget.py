@@ -240,7 +240,9 @@ class Budget:
     def _limited(self) -> str:
         """Why less is left than the analyst's limit alone would leave."""
         alone = self.filter.remaining(self.tally.totals).epsilon
-        return "; the dataset has no more" if self.remaining.epsilon < alone else ""
+        if self.remaining.epsilon >= alone:
+            return ""
+        return "; the lifetime has no more" if self.dataset is None else "; the dataset has no more"
 
     def comparison(self) -> str:
         """What other rules of composition would have counted, for comparison only.

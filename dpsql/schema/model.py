@@ -768,6 +768,18 @@ class Schema(Declared):
         }
         return _copied(self, tables=tables)
 
+    def without_rules(self) -> Schema:
+        """The schema without the rules about which questions are answered: privacy does not rest on them."""
+        tables = {
+            name: _copied(
+                table,
+                analysts=None,
+                columns={key: _copied(column, analysts=None, group_by=True) for key, column in table.columns.items()},
+            )
+            for name, table in self.tables.items()
+        }
+        return _copied(self, tables=tables, minimum_people=None, accuracy="optional", snapshot=None)
+
     def link_targets(self, table_name: str) -> frozenset[str]:
         """The columns of a table that foreign keys of other tables refer to.
 

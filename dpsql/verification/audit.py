@@ -163,15 +163,16 @@ def _cells(exact: Exact, places: list[int], width: int, release: CalibratedRelea
         copied = {name: column[np.tile(np.arange(len(places)), copies)] for name, column in exact.items()}
         numbered = np.arange(len(places) * copies)
         noisy = with_noise(copied | dict.fromkeys(release.planned.release.key_names, numbered), release)
-        shown = noisy.get(COPY, numbered)
         values = np.ma.stack([noisy[name] for name in columns], axis=-1).astype(np.float64)
+        shown = noisy.get(COPY, numbered[: len(values)])
         found[start + shown // len(places), np.array(places)[shown % len(places)]] = np.ma.filled(values, np.nan)
     return found
 
 
 def _batches(release: CalibratedRelease, runs: int) -> list[tuple[int, int]]:
-    """The start of each batch, and its number of copies: one if all groups are drawn together."""
-    alone = any(isinstance(drawn.statistic, Matched) for drawn, _ in release.statistics)
+    """The start of each batch, and its number of copies: one if all groups are drawn together, or no key tells them."""
+    hides_all = bool(release.thresholds) and not release.planned.release.key_names
+    alone = hides_all or any(isinstance(drawn.statistic, Matched) for drawn, _ in release.statistics)
     return [(start, 1) for start in range(runs)] if alone else [(0, runs)]
 
 
@@ -318,7 +319,7 @@ class Auditor:
         """Each query may spend the whole budget, at one epsilon and delta; the claim is the requested cost."""
         return Session(
             self.worlds[0].whole.raw,
-            self.schema,
+            self.schema.without_rules(),  # they hide or refuse answers, and the guarantee holds for all
             budget=self.epsilon,
             delta=self.delta,
             query_epsilon=self.epsilon,

@@ -94,6 +94,11 @@ def test_a_new_month_brings_a_new_budget_and_all_months_add_up(opened: Opened, c
         spend(ledger, "0.4")
     clock.on("2027-03-31")  # nobody asked in January and February: those budgets were never given
     spend(ledger, "0.4")
+    assert [one.shown()["sql"] for one in ledger.history() if one.state in ("renewal", "renewed")] == [
+        "renewal: every month from 2026-12-01",
+        "term from 2026-12-01",
+        "term from 2027-03-01",
+    ]
     told = ledger.budget.over_time
     assert told is not None
     assert (told.terms, told.total, told.begun) == (3, (3, 3e-6), date(2027, 3, 1))
@@ -147,7 +152,7 @@ def test_a_lifetime_is_one_filter_over_all_terms(opened: Opened, clock: Clock) -
     assert 2 < budget.lifetime.spent.epsilon <= budget.lifetime.epsilon == 2.5
     ledger.renew_no_more()
     with pytest.raises(LedgerError, match="already spent over all time"):
-        ledger.renew(monthly(), lifetime="0.5")
+        ledger.renew(monthly("0.2"), lifetime="0.5")
     assert ledger.history()[-1].sql == '{"every": null}', "and nothing of it is on record"
 
 
@@ -195,11 +200,13 @@ def test_the_owner_changes_one_term_and_ends_the_schedule(opened: Opened, clock:
         ({"first": "next month"}, "not a day"),
         ({"epsilon": "0"}, "renews nothing"),
         ({"epsilon": "-1"}, "-1"),
+        ({"lifetime": "0.9"}, "a lifetime of 0.9 is less than one renewal of 1"),
+        ({"lifetime": "lots"}, "lifetime must be a number"),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused(opened: Opened, schedule: dict[str, str], said: str) -> None:
     with pytest.raises(ProgrammingError, match=said):
-        opened().renew(monthly(**schedule))
+        opened().renew(monthly(**{k: v for k, v in schedule.items() if k != "lifetime"}), schedule.get("lifetime"))
     assert len(opened().history()) == 1
 
 

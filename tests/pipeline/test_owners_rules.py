@@ -16,6 +16,8 @@ from dpsql.cli.app import main
 from dpsql.pipeline.calibrate_noise import BETA
 from dpsql.pipeline.stages import compile_question
 from dpsql.schema import load_schema
+from dpsql.synthetic import made_up_worlds
+from dpsql.verification.audit import Auditor
 
 PEOPLE = 3000
 LEAST = 20
@@ -244,6 +246,14 @@ def test_who_sees_a_table_sees_the_way_to_its_person() -> None:
     with pytest.raises(dpsql.SchemaError, match='leads over "orders", which some analysts of this table do not see'):
         load_schema({"tables": {"orders": orders, "lines": lines}})
     load_schema({"tables": {"orders": orders, "lines": lines | {"analysts": ["ada"]}}})
+
+
+def test_an_audit_is_of_the_guarantee_and_not_of_the_rules() -> None:
+    schema = load_schema(SCHEMA | {"minimum_people": LEAST, "accuracy": "required"})
+    auditor = Auditor(schema, made_up_worlds(schema, seed=0), runs=400)
+    found = auditor.audit(["SELECT COUNT(*) FROM visits", "SELECT illness, COUNT(*) FROM visits GROUP BY illness"])
+    assert [(one.refused, one.broken) for one in found] == [(None, False)] * 2
+    assert found[0].certain > 0, "a count that is hidden would prove no loss"
 
 
 def test_check_lists_the_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

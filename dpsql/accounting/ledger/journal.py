@@ -18,7 +18,7 @@ from dpsql.accounting.ledger.declaration import Declaration
 from dpsql.accounting.privacy_loss import Cost, PrivacyLoss, privacy_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dpsql.accounting.ledger.store import Store, Transaction
 
@@ -267,6 +267,25 @@ RULES = ("budget", "default limit", "question limit", "revoked", "renewal", "ren
 DECLARING = ("budget", "schema", "schema accepted")
 """The states of entries that may hold a declaration, as their text and fingerprint."""
 GENESIS = "0" * 64
+TOLD: dict[State, Callable[[str], str]] = {
+    "data": lambda name: f"data: {name}",
+    "renewal": lambda schedule: f"renewal: {_told(json.loads(schedule))}",
+    "renewed": lambda period: f"term from {period}",
+}
+"""What people are told of the text of an entry that is no query."""
+
+
+def _told(schedule: dict[str, str | None]) -> str:
+    """
+    >>> _told({"every": "month", "from": "2027-01-01", "until": None})
+    'every month from 2027-01-01'
+    """
+    if schedule["every"] is None:
+        return "ended"
+    until = "" if schedule["until"] is None else f" until {schedule['until']}"
+    return f"every {schedule['every']} from {schedule['from']}{until}"
+
+
 SHOWN = ("number", "time", "analyst", "state", "epsilon", "delta", "sql")
 """What people see of an entry."""
 
@@ -324,8 +343,8 @@ class Entry(Record):
         seen = {name: getattr(self, name) for name in SHOWN}
         if self.declared is not None:
             seen["sql"] = str(self.declared)
-        if self.state == "data":
-            seen["sql"] = f"data: {self.sql}"
+        if self.state in TOLD:
+            seen["sql"] = TOLD[self.state](str(self.sql))
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in seen.items()}
 
     @property

@@ -209,6 +209,11 @@ class RenewalRecord:
         self._append("renewal", schedule.epsilon, schedule.delta, whole.composition, schedule.to_json())
         if lifetime is not None:
             most = exact(lifetime, "lifetime")
+            if most < schedule.epsilon:
+                raise ProgrammingError(
+                    f"a lifetime of {float(most):.6g} is less than one renewal of {float(schedule.epsilon):.6g}",
+                    hint=f"it limits all terms together, for example  --lifetime {12 * float(schedule.epsilon):g}",
+                )
             # As many budgets' delta as there are budgets in it.
             delta = min(schedule.delta * most / schedule.epsilon, LARGEST_DELTA)
             limit = filter_named(str(whole.composition), most, delta)
