@@ -107,6 +107,7 @@ def _word(kind: type[exp.Expr]) -> str:
 SECTIONS = {
     "Table": "A table",
     "UnitPath": "`unit` over a foreign key",
+    "Reference": "`references`",
     "Column": "A column",
     "Contribution": "`contribution`",
     "Csv": "`csv`",

@@ -323,20 +323,40 @@ def unit_values(schema: Schema, count: int) -> list[object]:
 def conforming_tables(file: DeclaredTables, rng: random.Random, units: int) -> CaseTables:
     """Everybody has one row in a table of people and at most two in any other."""
     people = unit_values(file.schema, units)
+    made: CaseTables = {}
 
     def rows(table: Table) -> Iterator[dict[str, object]]:
         for number, person in enumerate(people if table.unique else [p for p in people for _ in range(2)]):
             row = {name: conforming_value(column, rng) for name, column in table.columns.items()}
             yield (
                 row
-                | ({table.unit_column: person} if table.unit_column else {"order_id": number})
-                | own_key(table, number)
+                | {leading_column(file.schema, table): person if table.unit_column else number}
+                | own_key(file.schema, table, number)
+                | referring(file.schema, table, made, person, rng)
             )
 
-    return {
-        name: public_rows(table, rng) if table.is_public else [tuple(row.values()) for row in rows(table)]
-        for name, table in file.schema.tables.items()
-    }
+    for name, table in file.schema.tables.items():
+        made[name] = public_rows(table, rng) if table.is_public else [tuple(row.values()) for row in rows(table)]
+    return made
+
+
+def leading_column(schema: Schema, table: Table) -> str:
+    """The column that has the person, or leads to one."""
+    return table.unit_column or schema.unit_path(table.name)[0].column
+
+
+def referring(schema: Schema, table: Table, made: CaseTables, person: object, rng: random.Random) -> Row:
+    """The keys of rows that a row may refer to: of the same person, if that one has any."""
+    found: Row = {}
+    for reference in table.references:
+        target = schema.tables[reference.to_table]
+        columns = list(target.columns)
+        place = columns.index(leading_column(schema, target))
+        one = rng.choice([row for row in made[target.name] if row[place] == person] or made[target.name] or [()])
+        for mine, its in zip(reference.through, reference.to_columns, strict=True):
+            is_null = not one or (table.columns[mine].nullable and rng.random() < 0.1)
+            found[mine] = None if is_null else one[columns.index(its)]
+    return found
 
 
 def public_rows(table: Table, rng: random.Random) -> Rows:
@@ -346,8 +366,15 @@ def public_rows(table: Table, rng: random.Random) -> Rows:
     return [(value, *(conforming_value(column, rng) for column in others)) for value in first.values]
 
 
-def own_key(table: Table, number: int) -> dict[str, object]:
-    return {"id": number} if "id" in table.columns and table.unit_column != "id" else {}
+def own_key(schema: Schema, table: Table, number: int) -> dict[str, object]:
+    """Columns that identify a row: an id, and those that others refer to, unless they are of a small range."""
+    references = [reference for other in schema.tables.values() for reference in other.references]
+    named = {name for one in references if one.to_table == table.name for name in one.to_columns} | {"id"}
+    return {
+        name: number
+        for name, column in table.columns.items()
+        if name in named and name != table.unit_column and column.bounds is None
+    }
 
 
 def adversarial_tables(file: DeclaredTables, rng: random.Random, units: int, rows: int) -> CaseTables:
@@ -366,8 +393,9 @@ def adversarial_tables(file: DeclaredTables, rng: random.Random, units: int, row
             row = {c: adversarial_value(column, kinds[name, c], rng) for c, column in table.columns.items()}
             if people and person == people[-1]:
                 row = dict(only)  # this one has the same row again and again
-            key = {table.unit_column: person} if table.unit_column else {"order_id": rng.randint(0, rows + 2)}
-            made[name].append(tuple((row | key | own_key(table, number)).values()))
+            key = {leading_column(file.schema, table): person if table.unit_column else rng.randint(0, rows + 2)}
+            named = referring(file.schema, table, made, person if rng.random() < 0.7 else heavy, rng)
+            made[name].append(tuple((row | key | own_key(file.schema, table, number) | named).values()))
     return made
 
 

@@ -16,7 +16,9 @@ from dpsql.errors import InterfaceError, InternalError, OperationalError
 from dpsql.relation.reports import with_adaptive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
 
     from dpsql.accounting.ledger.journal import AnswerOnRecord
     from dpsql.accounting.ledger.ledger import Ledger
@@ -45,6 +47,9 @@ class PublicRows(Protocol):
 
         Raises OperationalError where they cannot be read.
         """
+
+    def columns(self, query: Query) -> Mapping[str, list[Any]]:
+        """The columns that a query gives which reads nothing but public tables; the same error."""
 
 
 class GivenAnswers(Protocol):
@@ -171,6 +176,11 @@ class WatchedRows:
             self._asked.append(query)
         return self._rows.number(query, lists)
 
+    def columns(self, query: Query) -> Mapping[str, list[Any]]:
+        if not self.immutable:
+            self._asked.append(query)
+        return self._rows.columns(query)
+
 
 @dataclass(frozen=True)
 class WatchedConstants:
@@ -234,11 +244,17 @@ class EnginePublicRows:
         return self._engine.guarantees.immutable
 
     def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
+        return int(self._read(query, lists)["n"][0])
+
+    def columns(self, query: Query) -> Mapping[str, list[Any]]:
+        return {name: column.tolist() for name, column in self._read(query, ()).items()}
+
+    def _read(self, query: Query, lists: Sequence[AdaptiveTable]) -> Mapping[str, np.ndarray]:
         public = {table.name for table in self._schema.tables.values() if table.is_public}
         if not tables_read(query) <= public | {table.name for table in lists}:
             raise InternalError("people's rows would have been read before the charge")
         try:
-            return int(self._engine.run_public(self._engine.render(with_adaptive(lists, query)))["n"][0])
+            return self._engine.run_public(self._engine.render(with_adaptive(lists, query)))
         except Exception as problem:
             raise OperationalError(
                 "the public rows that the query reads cannot be read", hint="the data owner can check the tables"

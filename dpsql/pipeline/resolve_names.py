@@ -21,16 +21,20 @@ from dpsql.relation.format import format_aggregate, format_call
 from dpsql.sql.parameters import clock_note
 from dpsql.sql.post_processing import undeclared_constants
 from dpsql.sql.query import Resolver
+from dpsql.sql.rows import declared_rows
 from dpsql.sql.syntax import shown
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
+    from dpsql.errors import Place
+    from dpsql.expressions.tree import Column
     from dpsql.options import QueryRequest
     from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.parse_sql import Parsed
-    from dpsql.relation.relation import Aggregate, Scan
+    from dpsql.relation.relation import Aggregate, Relation, Scan
     from dpsql.sql.adaptive import AdaptiveSubquery
+    from dpsql.sql.per_key import Determined
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,8 @@ class Resolved:
     """The public tables that the post-processing reads."""
     adaptive: tuple[AdaptiveSubquery, ...]
     """The adaptive subqueries: answers that other releases read."""
+    determined: tuple[Dependency, ...]
+    """Columns of public tables that others of theirs must determine."""
     post_processing: exp.Query
     """The post-processing: the rest of the query, over tables _release_0, _release_1, ... and public ones."""
 
@@ -54,6 +60,23 @@ class Resolved:
                 ("post-processing", [shown(self.post_processing)]),
             ]
         )
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """A functional dependency of a public table: rows with the same keys have the same value."""
+
+    rows: Relation
+    keys: tuple[Column, ...]
+    value: Column
+    at: Place | None
+
+
+def _dependency(found: Determined, resolver: Resolver) -> Dependency:
+    rows = declared_rows(resolver.schema.tables[found.table], resolver.schema, resolver.guarantees, reports=False)
+    columns = rows.columns
+    keys = tuple(columns[name.lower()] for name in found.keys)
+    return Dependency(rows.relation, keys, columns[found.value.lower()], resolver.place(found.at))
 
 
 def resolve_names(parsed: Parsed, public: PublicEnvironment) -> Resolved:
@@ -68,11 +91,13 @@ def resolve_names(parsed: Parsed, public: PublicEnvironment) -> Resolved:
     scans, adaptive = tuple(resolver.public_scans(post_processing)), tuple(resolver.adaptive)
     now = parsed.request.now
     notes = (*([] if now is None else [clock_note(now)]), *undeclared_constants(parsed.tree, public.schema))
+    determined = tuple(_dependency(found, resolver) for found in resolver.determined)
     return Resolved(
         request=replace(parsed.request, notes=notes),
         releases=releases,
         unit_columns=unit_columns,
         public=scans,
         adaptive=adaptive,
+        determined=determined,
         post_processing=post_processing,
     )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpsql.engine_sql.build import count, select
-from dpsql.engine_sql.tree import Alias, tables_read
+from dpsql.engine_sql.tree import AggFunc, Alias, Field, tables_read
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
 from dpsql.expressions.format import format_properties
-from dpsql.expressions.tree import names_read
+from dpsql.expressions.narrow import kept_properties
+from dpsql.expressions.properties import NUMBERS, exact_value, one_of, range_of
+from dpsql.expressions.tree import Column, names_read
 from dpsql.limits import MOST_PUBLIC_GROUPS
 from dpsql.pipeline.auto_bounds import (
     NO_AUTO_BOUNDS,
@@ -21,27 +24,39 @@ from dpsql.pipeline.auto_bounds import (
     with_auto_bounds,
 )
 from dpsql.pipeline.format import about_releases, laid_out
-from dpsql.relation.domain import Domain, ListedKeys, public_domain
+from dpsql.relation.domain import Domain, ListedKeys, PublicColumn, in_one_row, public_column, public_domain
 from dpsql.relation.facts import ColumnFacts, facts_of
 from dpsql.relation.grouping import check_grouping
 from dpsql.relation.relation import CrossUnitJoin, Filter, Project
 from dpsql.relation.sql import listed_keys_sql, relation_sql, rows_per_unit
-from dpsql.relation.units import bounding_scans, different_units, one_row_per_unit, parts_of, reads_unit, scans_of
+from dpsql.relation.units import (
+    bounding_scans,
+    different_units,
+    one_row_per_unit,
+    parts_of,
+    reads,
+    reads_unit,
+    scans_of,
+    with_scans,
+)
 from dpsql.relation.widths import check_copied
 from dpsql.relation.work import bound_work, heaviest_counted
+from dpsql.schema.types import Date
 from dpsql.sql.rows import reads_release
 from dpsql.sql.syntax import aggregates
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from sqlglot import exp
 
     from dpsql.engine_sql.tree import Query
+    from dpsql.expressions.properties import Properties
+    from dpsql.expressions.tree import Expression, Known
     from dpsql.options import QueryRequest, SqlOption, SqlOptions
     from dpsql.pipeline.environment import PublicEnvironment
-    from dpsql.pipeline.resolve_names import Resolved
-    from dpsql.relation.relation import Aggregate, Relation, Scan
+    from dpsql.pipeline.resolve_names import Dependency, Resolved
+    from dpsql.relation.relation import Aggregate, Relation, Scan, ScanColumn, SemiJoin
     from dpsql.relation.reports import AdaptiveTable
     from dpsql.sql.adaptive import AdaptiveSubquery
 
@@ -110,6 +125,8 @@ class Tracked:
 
 
 def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
+    for dependency in resolved.determined:
+        _check_dependency(dependency, public)
     releases = tuple(
         _track(aggregate, units, resolved, public)
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
@@ -141,6 +158,7 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
 def _track(
     aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, public: PublicEnvironment
 ) -> TrackedRelease:
+    aggregate = _with_public_bounds(aggregate, public)
     above = (*aggregate.keys, *(argument for call in aggregate.calls for argument in call.arguments))
     source, answers_met = bound_work(aggregate.source, above, lambda sql: _counted(sql, resolved, public))
     aggregate = replace(aggregate, source=source)
@@ -151,7 +169,9 @@ def _track(
     facts = facts_of(source)
     domain: Domain | ListedKeys | None
     if aggregate.listed is None:
-        domain = public_domain(aggregate.keys, aggregate.source, facts.declared, MOST_PUBLIC_GROUPS)
+        listed, in_rows = _listed_values(aggregate, facts, public)
+        known = {**facts.declared, **listed}
+        domain = public_domain(aggregate.keys, aggregate.source, known, MOST_PUBLIC_GROUPS, in_rows)
     else:
         _check_list(aggregate, aggregate.listed, resolved, public)
         domain = ListedKeys(aggregate.listed, aggregate.keys, MOST_PUBLIC_GROUPS)
@@ -176,6 +196,120 @@ def _may_group(public: PublicEnvironment, table: str, column: str) -> bool:
     declared = public.schema.table(table)
     found = None if declared is None else declared.column(column)
     return found is None or found.group_by
+
+
+# -- public columns ----------------------------------------------------------------------------------------------------
+# What the rows of a public table say of its columns: which values of a declared range are there, as groups, and how far
+# those go that are summed without declared bounds. It is enforced like what is declared, so the table may change.
+
+MOST_LISTED = 10_000
+"""A key of more values has all of its declared range as groups."""
+
+
+def _with_public_bounds(aggregate: Aggregate, public: PublicEnvironment) -> Aggregate:
+    """The aggregate, where columns of public tables without bounds that it sums have those of their values."""
+    wanted: dict[Scan, set[ScanColumn]] = {}
+
+    def is_wanted(scan: Scan, column: ScanColumn) -> bool:
+        properties = column.properties
+        if scan.unit is None and isinstance(properties.type, NUMBERS) and None in range_of(properties):
+            wanted.setdefault(scan, set()).add(column)
+        return False
+
+    for call in aggregate.calls:
+        for argument in call.arguments:
+            reads(argument, aggregate.source, is_wanted)
+    known = {scan: _bounded(scan, columns, public) for scan, columns in wanted.items()}
+    return (
+        replace(aggregate, source=with_scans(aggregate.source, lambda scan: known.get(scan, scan)))
+        if known
+        else aggregate
+    )
+
+
+def _bounded(scan: Scan, columns: Collection[ScanColumn], public: PublicEnvironment) -> Scan:
+    fields = {column.name: Field(column.name, kind=column.properties.type) for column in columns}
+    ends = [
+        Alias(AggFunc(end, (value,), kind=value.kind), f"{end}_{name}")
+        for name, value in fields.items()
+        for end in ("min", "max")
+    ]
+    try:
+        found = public.public_rows.columns(select(ends, relation_sql(scan, [*fields])))
+    except OperationalError:
+        return scan
+    ranges = {name: (found[f"min_{name}"][0], found[f"max_{name}"][0]) for name in fields}
+    return replace(scan, columns=tuple(_with_range(column, ranges.get(column.name)) for column in scan.columns))
+
+
+def _with_range(column: ScanColumn, ends: tuple[Any, Any] | None) -> ScanColumn:
+    if ends is None:
+        return column
+    low, high = (0 if end is None else end for end in ends)  # without values there is nothing to sum
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return column
+    properties = column.properties
+    seen = one_of(properties.type, (exact_value(low), exact_value(high)), nullable=properties.nullable)
+    return replace(column, properties=replace(properties, low=seen.low, high=seen.high))
+
+
+def _check_dependency(needed: Dependency, public: PublicEnvironment) -> None:
+    """Counts the combinations of keys, and those of keys and value: as many, if the keys determine the value."""
+    counts = [
+        public.public_rows.number(select([Alias(count(), "n")], listed_keys_sql(needed.rows, keys, names)), ())
+        for keys in (needed.keys, (*needed.keys, needed.value))
+        for names in ([f"_k{number}" for number in range(len(keys))],)
+    ]
+    if len({*counts}) > 1:
+        raise Unsupported(
+            f'"{needed.value.name}" has several values for some {", ".join(key.name for key in needed.keys)}',
+            at=needed.at,
+            hint="group by the column too, or by a key of its table",
+        )
+
+
+def _listed_values(
+    aggregate: Aggregate, facts: ColumnFacts, public: PublicEnvironment
+) -> tuple[dict[str, Properties], list[SemiJoin]]:
+    """The values of public columns in keys that would else have all values of a declared range, and which of them are
+    of one row.
+    """
+    found: dict[str, Properties] = {}
+    places: dict[str, PublicColumn] = {}
+    for name, declared in _ranges(aggregate.keys, facts.declared).items():
+        place = public_column(name, aggregate.source)
+        values = None if place is None else _values(place, public)
+        if place is not None and values is not None:
+            found[name] = one_of(declared.type, values, nullable=declared.nullable)
+            places[name] = place
+    of_one = [
+        {name: place for name, place in places.items() if place.path == path and not found[name].nullable}
+        for path in dict.fromkeys(place.path for place in places.values())
+    ]
+    return found, [in_one_row(columns) for columns in of_one if len(columns) > 1]
+
+
+def _ranges(keys: Sequence[Expression], known: Known) -> dict[str, Properties]:
+    """The columns of keys that have a range: their own, or that of what is computed from them."""
+    listed = [key for key in keys if not isinstance(key, Column) and kept_properties(key, known).size is not None]
+    return {
+        name: known[name]
+        for name in names_read(*keys)
+        if known[name].values is None
+        and isinstance(known[name].type, (*NUMBERS, Date))
+        and (name in names_read(*listed) or not (known[name].low is None or known[name].high is None))
+    }
+
+
+def _values(place: PublicColumn, public: PublicEnvironment) -> list[Any] | None:
+    """The values of a column of public rows; None if there are too many, or they cannot be read."""
+    listed = listed_keys_sql(place.rows, (place.column,), ["_k0"])
+    try:
+        if public.public_rows.number(select([Alias(count(), "n")], listed), ()) > MOST_LISTED:
+            return None
+        return sorted(exact_value(value) for value in public.public_rows.columns(listed)["_k0"] if value is not None)
+    except OperationalError:
+        return None
 
 
 def contribution_bounds(scans: Collection[Scan], most: int | None, request: QueryRequest) -> tuple[int, int]:

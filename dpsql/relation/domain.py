@@ -24,9 +24,24 @@ from dpsql.expressions.properties import one_of
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, names_read, properties_of, substituted
 from dpsql.relation.facts import facts_of
-from dpsql.relation.relation import Filter, Relation, SemiJoin
-from dpsql.relation.units import is_tracked
-from dpsql.schema.types import Date
+from dpsql.relation.relation import (
+    CrossUnitJoin,
+    Distinct,
+    Filter,
+    Join,
+    LightUnits,
+    Mark,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    SemiJoin,
+    SetOp,
+    ValuesTable,
+    Window,
+)
+from dpsql.relation.units import is_tracked, joined
+from dpsql.schema.types import Boolean, Date
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,9 +100,14 @@ def source_name(number: int) -> str:
     return f"_s{number}"
 
 
-def public_domain(keys: tuple[Expression, ...], relation: Relation, known: Known, most: int) -> Domain | None:
-    """The public groups; None if the keys are not public, or there are more than `most` groups."""
-    conditions, tests = list(_conditions(relation)), list(_tests(relation))
+def public_domain(
+    keys: tuple[Expression, ...], relation: Relation, known: Known, most: int, beside: Sequence[SemiJoin] = ()
+) -> Domain | None:
+    """The public groups; None if the keys are not public, or there are more than `most` groups.
+
+    `beside` are tests that every row of the relation passes.
+    """
+    conditions, tests = list(_conditions(relation)), [*_tests(relation), *beside]
     of_keys = _grains(keys)
     of_conditions = [part for part in conditions if all(of_keys.get(column) and unit for column, unit in grains(part))]
     for units in (_grains((*keys, *of_conditions)), of_keys, {}):
@@ -185,9 +205,15 @@ def _sources(
 
 
 def _narrowing(relation: Relation) -> Iterator[Filter | SemiJoin]:
-    """The steps since the last projection."""
-    while isinstance(relation, Filter | SemiJoin):
-        yield relation
+    """The steps since the last projection. What is true of the rows stays true of them where columns are added."""
+    while isinstance(relation, Filter | SemiJoin | Mark | Join):
+        if isinstance(relation, Join):
+            if relation.kind != "LEFT":
+                return
+            relation = relation.left
+            continue
+        if not isinstance(relation, Mark):
+            yield relation
         relation = relation.source
 
 
@@ -212,3 +238,97 @@ def _renamed_test(test: SemiJoin, renamed: Mapping[Expression, Column]) -> SemiJ
 def _outside(test: SemiJoin) -> set[str]:
     """The columns of the outer rows that a test reads."""
     return names_read(test.condition) - facts_of(test.other).any_row.keys()
+
+
+# -- public columns ----------------------------------------------------------------------------------------------------
+# A key that is a column of a public table has no other values than that table, in the rows that WHERE leaves of it.
+
+
+@dataclass(frozen=True)
+class PublicColumn:
+    rows: Relation
+    """The public rows that it comes from unchanged, where the conditions on these alone hold."""
+    column: Column
+    path: str
+    """Which of the tables of the relation it is."""
+
+
+def public_column(name: str, relation: Relation) -> PublicColumn | None:
+    origin = _origin(name, relation)
+    if origin is None or origin.scan.unit is not None:
+        return None
+    rows: Relation = origin.scan
+    for condition in _conditions_on(name, relation):
+        rows = Filter(rows, condition)
+    return PublicColumn(rows, Column(origin.name, facts_of(origin.scan).any_row[origin.name].type), origin.path)
+
+
+def in_one_row(columns: Mapping[str, PublicColumn]) -> SemiJoin:
+    """The test that the columns of one public table, by their names in a relation, are of one row of it."""
+    (rows, *_) = (found.rows for found in columns.values())
+    own = {name: f"{name}_of_row" for name in columns}
+    other = Project(rows, tuple((own[name], found.column) for name, found in columns.items()))
+    same = [
+        Call(FUNCTIONS["="], (Column(name, found.column.type), Column(own[name], found.column.type)), Boolean())
+        for name, found in columns.items()
+    ]
+    return SemiJoin(rows, other, joined("AND", same), negated=False)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The column of a scan, and by which sides of joins it is reached: a table may be joined with itself."""
+
+    scan: Scan
+    name: str
+    path: str
+
+
+def _origin(name: str, relation: Relation) -> Origin | None:
+    match relation:
+        case Scan(columns=columns):
+            return Origin(relation, name, "") if any(column.name == name for column in columns) else None
+        case Join(left, right):
+            side, place = (left, "l") if name in facts_of(left).any_row else (right, "r")
+            found = _origin(name, side)
+            return found and replace(found, path=place + found.path)
+        case Project(source, columns):
+            value = next((value for column, value in columns if column == name), None)
+            return _origin(value.name, source) if isinstance(value, Column) else None
+        case Filter(source) | SemiJoin(source) | Distinct(source) | LightUnits(source):
+            return _origin(name, source)
+        case Mark() | Window() if name in facts_of(relation.source).any_row:
+            return _origin(name, relation.source)
+    return None
+
+
+def _conditions_on(name: str, relation: Relation) -> Iterator[Expression]:
+    """The conditions that read the public table of a column alone, with its columns by their own names."""
+    own = _origin(name, relation)
+    assert own is not None
+    match relation:
+        case Scan() | ValuesTable() | CrossUnitJoin() | SetOp() | PerUnit():
+            return
+        case Join(left, right, kind, condition):
+            if kind == "INNER" and condition is not None:
+                yield from _read_there(condition, relation, own)
+            yield from _conditions_on(name, left if own.path[0] == "l" else right)
+        case Project(source, columns):
+            value = next(value for column, value in columns if column == name)
+            assert isinstance(value, Column)
+            yield from _conditions_on(value.name, source)
+        case _:
+            if isinstance(relation, Filter):
+                yield from _read_there(relation.condition, relation.source, own)
+            yield from _conditions_on(name, relation.source)
+
+
+def _read_there(condition: Expression, relation: Relation, own: Origin) -> Iterator[Expression]:
+    for part in conjuncts(condition):
+        origins = {column: _origin(column.name, relation) for column in columns_of(part)}
+        if origins and all(
+            one is not None and one.scan is own.scan and one.path == own.path for one in origins.values()
+        ):
+            yield substituted(
+                part, {column: Column(one.name, column.type) for column, one in origins.items() if one is not None}
+            )

@@ -96,6 +96,15 @@ def parts_of(relation: Relation) -> Iterator[Relation]:
         yield from parts_of(part)
 
 
+def with_scans(relation: Relation, changed: Callable[[Scan], Scan]) -> Relation:
+    """The relation over other scans."""
+    if isinstance(relation, Scan):
+        return changed(relation)
+    values = {field.name: getattr(relation, field.name) for field in fields(relation)}
+    made = {name: with_scans(value, changed) for name, value in values.items() if isinstance(value, Relation)}
+    return replace(relation, **made)  # type: ignore[arg-type]  # the same kinds of relations as before
+
+
 def different_units(same_unit: str, at: Place | None, otherwise: str | None = None) -> Unsupported:
     """The refusal of a join that could combine rows of different people; `same_unit` is the missing equality."""
     missing = f"add the equality of their units to the condition ({same_unit})"

@@ -57,7 +57,7 @@ from dpsql.schema.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 # -- declared ----------------------------------------------------------------------------------------------------------
 # What all parts of a schema file have in common: known keys, and names as SQL understands them.
@@ -523,6 +523,62 @@ class UnitPath(Declared):
         return self.to.rpartition(".")[2]
 
 
+NAMES_JSON = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+
+
+class Reference(Declared):
+    """A foreign key of a table to another one, or several columns that are one together.
+
+    Rows of equal keys belong to the same person. Whether that is true is not relied on: a join compares the persons.
+    """
+
+    sample = "references: [{through: order_id, to: orders.id}]"
+
+    through: Annotated[tuple[str, ...], WithJsonSchema(NAMES_JSON)] = Field(
+        description="The foreign key: a column of this table, or a list of columns"
+    )
+    to: Annotated[tuple[str, ...], WithJsonSchema(NAMES_JSON)] = Field(
+        description="What it refers to, as table.column, or a list as long; equal keys are one person's"
+    )
+
+    @field_validator("through", "to", mode="plain")
+    @classmethod
+    def _list_names(cls, names: object) -> tuple[str, ...]:
+        listed = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, list | tuple) else ()
+        if not listed or not all(isinstance(name, str) and name for name in listed):
+            raise complaint("this must be a column, or a list of columns", hint=f"write  {cls.sample}")
+        if len({name.lower() for name in listed}) < len(listed):
+            raise complaint("a column is listed twice", hint="list every column once")
+        return listed
+
+    @field_validator("to")
+    @classmethod
+    def _be_columns_of_one_table(cls, to: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(name.count(".") in (1, 2) and all(name.split(".")) for name in to):
+            raise complaint(
+                f'"{", ".join(to)}" is not a column of a table', hint="write  to: table.column, such as  to: orders.id"
+            )
+        if len({name.rpartition(".")[0].lower() for name in to}) > 1:
+            raise complaint("the columns are of several tables", hint="write a reference for each table")
+        return to
+
+    @model_validator(mode="after")
+    def _pair_columns(self) -> Reference:
+        if len(self.through) != len(self.to):
+            raise complaint(
+                f"{len(self.through)} columns refer to {len(self.to)}", "to", hint="list one for each column"
+            )
+        return self
+
+    @property
+    def to_table(self) -> str:
+        return self.to[0].rpartition(".")[0]
+
+    @property
+    def to_columns(self) -> tuple[str, ...]:
+        return tuple(name.rpartition(".")[2] for name in self.to)
+
+
 class Hop(NamedTuple):
     """One step from a row towards its person: `column` equals `to_table.to_column`."""
 
@@ -547,6 +603,9 @@ class Table(Named):
         ]
         | None
     ) = Field(default=None, description="The column that identifies the person, or the foreign key that leads to one")
+    references: tuple[Reference, ...] = Field(
+        default=(), description="Foreign keys to tables of people: a row and the one that it refers to are one person's"
+    )
     public: bool = Field(default=False, description="The table is not about people; queries may show its rows")
     unique: bool = Field(default=False, description="Each person has at most one row")
     contribution: Contribution = Field(
@@ -583,6 +642,19 @@ class Table(Named):
         """The table with these of its columns alone."""
         return _copied(self, columns=columns)
 
+    def referring_to(self, tables: Mapping[str, Table]) -> Table:
+        """The table with the references whose columns are all seen."""
+
+        def is_seen(one: Reference) -> bool:
+            target = tables.get(one.to_table)
+            return (
+                self.columns.keys() >= {*one.through}
+                and target is not None
+                and target.columns.keys() >= {*one.to_columns}
+            )
+
+        return _copied(self, references=tuple(one for one in self.references if is_seen(one)))
+
     def column(self, name: str) -> Column | None:
         """The column of that name in any case, as SQL understands names."""
         return self._by_lower_name.get(name.lower())
@@ -611,10 +683,32 @@ class Table(Named):
             return spelled("column", unit, columns)
         return unit.model_copy(update={"through": spelled("column", unit.through, columns, "through")})
 
+    @field_validator("references", mode="before")
+    @classmethod
+    def _list_references(cls, references: object) -> object:
+        return tuple(references) if isinstance(references, list) else references
+
+    @field_validator("references")
+    @classmethod
+    def _spell_keys_as_declared(cls, references: tuple[Reference, ...], info: ValidationInfo) -> tuple[Reference, ...]:
+        columns = info.data.get("columns")
+        if columns is None:
+            return references
+        return tuple(
+            reference.model_copy(
+                update={
+                    "through": tuple(
+                        spelled("column", name, columns, str(place), "through") for name in reference.through
+                    )
+                }
+            )
+            for place, reference in enumerate(references)
+        )
+
     @model_validator(mode="after")
     def _belong_to_a_unit_or_to_nobody(self) -> Table:
         if self.public:
-            for key in ("unit", "unique", "contribution"):
+            for key in ("unit", "unique", "contribution", "references"):
                 if key in self.model_fields_set and getattr(self, key):
                     raise complaint(
                         f'a public table cannot have "{key}"',
@@ -766,7 +860,20 @@ class Schema(Declared):
             for name, table in self.tables.items()
             if sees(table)
         }
-        return _copied(self, tables=tables)
+        return _copied(self, tables={name: table.referring_to(tables) for name, table in tables.items()})
+
+    def links(self, table_name: str) -> tuple[Hop, ...]:
+        """The columns of a table that each refer to a row of the same person: its way to the person, and references.
+
+        Args:
+            table_name: the table that refers.
+        """
+        table = self.table(table_name)
+        single = [one for one in (table.references if table is not None else ()) if len(one.through) == 1]
+        return (
+            *self.unit_path(table_name)[:1],
+            *(Hop(one.through[0], one.to_table, one.to_columns[0]) for one in single),
+        )
 
     def without_rules(self) -> Schema:
         """The schema without the rules about which questions are answered: privacy does not rest on them."""
@@ -833,6 +940,7 @@ class Schema(Declared):
             name: table.model_copy(
                 update={
                     "unit": _resolved_unit(name, tables),
+                    "references": tuple(_resolved_references(name, tables)),
                     "contribution": _resolved_contribution(table, defaults),
                     "csv": dialect.model_copy(update=table.csv.model_dump(exclude_unset=True)),
                 }
@@ -903,6 +1011,46 @@ def _check_path_is_seen(name: str, tables: Mapping[str, Table]) -> None:
                 "analysts",
                 hint=f"write  analysts: [{', '.join(part.analysts)}]  here too, or fewer of them",
             )
+
+
+def _resolved_references(name: str, tables: Mapping[str, Table]) -> Iterator[Reference]:
+    """The foreign keys with their targets as declared, once each can be compared with its own."""
+    table, seen = tables[name], set[tuple[str, ...]]()
+    for place, reference in enumerate(table.references):
+        at = (name, "references", str(place), "to")
+        to_table = spelled("table", reference.to_table, tables, *at)
+        target = tables[to_table]
+        to_columns = tuple(spelled("column", column, target.columns, *at) for column in reference.to_columns)
+        if target.public:
+            raise complaint(
+                f'"{to_table}" is public', *at, hint="remove the reference: any join with a public table is possible"
+            )
+        leading = table.unit.through if isinstance(table.unit, UnitPath) else table.unit
+        if to_columns == (target.unit,) or reference.through == (leading,) or reference.through in seen:
+            raise complaint(
+                f'"{", ".join(reference.through)}" already leads to the person'
+                if to_columns != (target.unit,)
+                else f'"{to_table}.{to_columns[0]}" is the person itself',
+                *at,
+                hint="remove the reference, or declare the way to the person as the unit of the table",
+            )
+        seen.add(reference.through)
+        for mine, its in zip(reference.through, to_columns, strict=True):
+            _check_comparable(table, mine, to_table, target, its, at)
+        yield reference.model_copy(update={"to": tuple(f"{to_table}.{column}" for column in to_columns)})
+
+
+def _check_comparable(table: Table, mine: str, to_table: str, target: Table, its: str, at: tuple[str, ...]) -> None:
+    here, there = table.columns[mine], target.columns[its]
+    for column, shown_as in ((here, mine), (there, f"{to_table}.{its}")):
+        if column.collected is not None:
+            raise complaint(f'"{shown_as}" holds randomised reports', *at, hint="make the path refer to a key")
+    if here.type != there.type:
+        raise complaint(
+            f'"{mine}" is {here.type.name} and "{to_table}.{its}" is {there.type.name}: they cannot be equal',
+            *at,
+            hint="declare both columns with the same type",
+        )
 
 
 def _check_path_ends(name: str, tables: Mapping[str, Table]) -> None:

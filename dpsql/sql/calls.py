@@ -246,7 +246,7 @@ def _window_call(
     call = aggregate_call(node.this, lowering)
     check_per_unit(call, WINDOWS)
     keys = [lowering.lower(part) for part in node.args.get("partition_by") or ()]
-    if not any(map(rows.tells_unit, keys)):
+    if not rows.tell_unit(keys):
         raise refuse("a window over rows of people must be partitioned by the unit", node, _instead_of(node))
     order = node.args.get("order")
     ordered = tuple(_ordered(part, lowering) for part in order.expressions) if order is not None else ()

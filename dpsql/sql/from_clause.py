@@ -323,6 +323,7 @@ def _together(left: PrivateRows, step: JoinStep, condition: Expression | None, w
         columns={**left.columns, **right.columns} if step.kind == "RIGHT" else {**right.columns, **left.columns},
         unit_keys={**left.unit_keys, **right.unit_keys},
         present=_present(left, right, relation.kind),
+        composites=left.composites | right.composites,
         unit_type=left.unit_type or right.unit_type,
         kept=public,
     )
@@ -372,10 +373,10 @@ def _within_units(
     if left.unit_type != step.rows.unit_type:
         raise Unsupported("the units of the tables differ in type", at=step.at, hint="join tables of one unit")
     parts = list(conjuncts(condition)) if condition is not None else []
-    if any(same_unit(part, left, step.rows) for part in parts):
+    if equating_units(parts, left, step.rows):
         return condition
-    found = [part for part in where if same_unit(part, left, step.rows)] if step.kind == "INNER" else []
-    return all_of([*parts, *found]) if found else None
+    found = equating_units([*parts, *where], left, step.rows) if step.kind == "INNER" else []
+    return all_of([*parts, *(part for part in found if part not in parts)]) if found else None
 
 
 def _cross_unit_join(
@@ -437,9 +438,22 @@ def _common_keys(left: PrivateRows, right: PrivateRows) -> Iterator[tuple[list[s
             yield mine, its
 
 
-def same_unit(part: Expression, left: PrivateRows, right: PrivateRows) -> bool:
-    """Whether the condition requires that the rows of both sides belong to the same unit."""
-    return any(True for _ in _told_alike(part, left, right))
+def equating_units(parts: Sequence[Expression], left: PrivateRows, right: PrivateRows) -> list[Expression]:
+    """The conditions that require, alone or together, that the rows of both sides belong to the same unit."""
+    found = [part for part in parts if any(True for _ in _told_alike(part, left, right))]
+    pairs = [(mine, its) for sense, mine in left.composites for other, its in right.composites if sense == other]
+    for mine, its in pairs:
+        equal_columns = [[part for part in parts if _equates(part, *pair)] for pair in zip(mine, its, strict=True)]
+        if all(equal_columns):
+            found += [one for one, *_ in equal_columns]
+    return found
+
+
+def _equates(part: Expression, one: str, other: str) -> bool:
+    match part:
+        case Call(function, (Column(first), Column(second)), _) if function.name == "=":
+            return (first, second) in ((one, other), (other, one))
+    return False
 
 
 def _told_alike(part: Expression, left: PrivateRows, right: PrivateRows) -> Iterator[tuple[Expression, Expression]]:

@@ -26,6 +26,7 @@ from dpsql.relation.units import follows_from_unit
 from dpsql.schema.types import Double, Integer
 from dpsql.sql.calls import aggregate_calls, per_unit_type, read_windows
 from dpsql.sql.from_clause import Source
+from dpsql.sql.per_key import determined_by
 from dpsql.sql.post_processing import PostProcessing
 from dpsql.sql.project import output_rows, refuse_order, refuse_preserved_side
 from dpsql.sql.rows import PrivateRows, internal_column
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import AggregateCall
+    from dpsql.sql.per_key import Determined
     from dpsql.sql.subqueries import Filtered
 
 Set: TypeAlias = tuple[exp.Expr, ...]
@@ -144,6 +146,12 @@ class Groups:
     totals: tuple[tuple[int, ...], ...]
     asked: Mapping[int, AggregateCall | list[AggregateCall]]
     """Each aggregate by the id of its node; of a list of quantiles all."""
+    determined: Mapping[int, Determined]
+    """The aggregates that are looked up in public tables."""
+
+    def determined_name(self, found: Determined) -> str:
+        """The column that is looked up."""
+        return f"_d{[*dict.fromkeys(self.determined.values())].index(found)}"
 
     def answer_name(self, call: AggregateCall) -> str:
         """The column that holds an aggregate, above the groups."""
@@ -173,9 +181,15 @@ def read_groups(below: Filtered, select: exp.Select) -> Groups:
     if not grouping.totals and any(map(below.rows.tells_unit, keys)):
         below = with_ranks(below, select, grouping.items)
     nodes = list(_aggregates(select))
+    resolver = below.scope.resolver
+    found = {id(node): determined_by(grouping.items, node, select, resolver.schema) for node in nodes}
+    of_people = below.rows.tell_unit(keys) or bool(grouping.totals)  # within one person it is an aggregate like others
+    determined = {place: value for place, value in found.items() if value is not None and not of_people}
+    resolver.determined += determined.values()
+    nodes = [node for node in nodes if id(node) not in determined]
     below = below.reading(nodes)
     asked = {id(node): aggregate_calls(node, below.scope.lowering) for node in nodes}
-    return Groups(below, grouping.items, keys, grouping.totals, asked)
+    return Groups(below, grouping.items, keys, grouping.totals, asked, determined)
 
 
 def _aggregates(select: exp.Select) -> Iterator[exp.Expr]:
@@ -387,4 +401,11 @@ def _grouped(groups: Groups) -> PrivateRows:
     )
     told = {name: sense for name, key in keys.items() if (sense := rows.key_of(key)) is not None}
     present = frozenset(frozenset({name}) for name in told if rows.tells_unit(keys[name]))
-    return PrivateRows(relation=relation, columns={}, unit_keys=told, present=present, unit_type=rows.unit_type)
+    return PrivateRows(
+        relation=relation,
+        columns={},
+        unit_keys=told,
+        present=present,
+        composites=rows.passed_on(keys),
+        unit_type=rows.unit_type,
+    )

@@ -61,7 +61,7 @@ class PostProcessing:
         """With `aliases_first` a name that is both is an alias of the SELECT list, and not a column."""
         number = self._key(node, aliases_first=aliases_first)
         if number is not None:
-            return internal_column(Column(f"_k{number}", self.groups.keys[number].type))
+            return self.key_column(number)
         if isinstance(node, exp.Column):
             return self._alias(node)
         if isinstance(node, exp.Query):
@@ -72,6 +72,8 @@ class PostProcessing:
             return self._grouping(node)
         if is_report(node):
             return self._report(node)
+        if is_aggregate(node) and id(node) in self.groups.determined:
+            return internal_column(Column(self.groups.determined_name(self.groups.determined[id(node)]), Boolean()))
         if is_aggregate(node):
             return self._answer(self.groups.asked[id(node)])
 
@@ -86,6 +88,9 @@ class PostProcessing:
             # A noisy number may be 0 where none of the data is: there a quotient has no value.
             made.set("expression", exp.Nullif(this=made.expression, expression=exp.Literal.number(0)))
         return made
+
+    def key_column(self, number: int) -> exp.Expr:
+        return internal_column(Column(f"_k{number}", self.groups.keys[number].type))
 
     def _is_noisy(self, node: exp.Expr, propagated: frozenset[str] = frozenset()) -> bool:
         """Whether it contains an aggregate, or an alias of one."""

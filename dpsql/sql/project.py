@@ -159,6 +159,7 @@ def output_rows(rows: PrivateRows, columns: dict[str, Expression]) -> PrivateRow
         columns=seen,
         unit_keys=keys,
         present=frozenset(present),
+        composites=rows.passed_on(values),
         unit_type=rows.unit_type,
     )
 

@@ -56,15 +56,17 @@ from dpsql.sql.syntax import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from dpsql.engines.base import EmptyPostProcessor, Guarantees
     from dpsql.errors import Place
+    from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.model import Schema
     from dpsql.schema.types import ColumnType
     from dpsql.sql.adaptive import AdaptiveSubquery
     from dpsql.sql.group_by import Groups
+    from dpsql.sql.per_key import Determined
     from dpsql.sql.scope import Scope
     from dpsql.sql.subqueries import Filtered
 
@@ -74,7 +76,7 @@ if TYPE_CHECKING:
 
 def aggregate(below: Filtered, select: exp.Select) -> Item:
     groups = read_groups(below, select)
-    if any(map(groups.below.rows.tells_unit, groups.keys)) and not groups.totals:
+    if groups.below.rows.tell_unit(groups.keys) and not groups.totals:
         return per_unit(groups, select)
     refuse_people_apart(groups)
     refuse_equal_keys(groups)
@@ -84,15 +86,20 @@ def aggregate(below: Filtered, select: exp.Select) -> Item:
 def refuse_people_apart(groups: Groups) -> None:
     """Groups of one person each are never shown, so a release of such groups would be an empty answer."""
     rows = groups.below.rows
+    together = {name for _, names in rows.passed_on(_by_name(groups.keys)) for name in names}
     for item, key in zip(groups.items, groups.keys, strict=True):
-        if rows.key_of(key) is None:
+        if rows.key_of(key) is None and not (isinstance(key, Column) and key.name in together):
             continue
-        if rows.tells_unit(key):
+        if rows.tell_unit(groups.keys):
             what, hint = "totals over groups of one person each", "group by the unit in a subquery, without totals"
         else:
             what = "the key identifies people but is NULL for some, who would become one group"
             hint = "COALESCE the units of both sides of the outer join, or add WHERE ... IS NOT NULL"
         raise groups.below.scope.resolver.refuse(f"{what}: this is not supported", item, hint)
+
+
+def _by_name(keys: Iterable[Expression]) -> dict[str, Expression]:
+    return {key.name: key for key in keys if isinstance(key, Column)}
 
 
 def refuse_equal_keys(groups: Groups) -> None:
@@ -150,6 +157,8 @@ def _release(groups: Groups, select: exp.Select) -> PublicQuery:
     else:
         name = release_name(scope.resolver.number_of(released, below.rows.all_units))
     post_processing.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(name))))
+    looked_up = dict.fromkeys(groups.determined.values())
+    post_processing.set("joins", [one.joined(groups.determined_name(one), above.key_column) for one in looked_up])
     return PublicQuery(post_processing)
 
 
@@ -240,7 +249,7 @@ def _shows_unit(below: Filtered, select: exp.Select) -> bool:
     if len(items) < len(select.expressions):
         return bool(below.rows.unit_columns)
     plain = [unaliased(item) for item in items if item.find(exp.Window) is None]
-    return any(map(below.rows.tells_unit, map(below.scope.lowering.lower, plain)))
+    return below.rows.tell_unit([below.scope.lowering.lower(item) for item in plain])
 
 
 # -- set operations ----------------------------------------------------------------------------------------------------
@@ -352,6 +361,8 @@ class Resolver:
     post_processor: EmptyPostProcessor
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
     adaptive: list[AdaptiveSubquery] = field(default_factory=list)
+    determined: list[Determined] = field(default_factory=list)
+    """What is looked up in public tables, once it is sure that the keys determine it."""
     reports: list[Aggregate] = field(default_factory=list)
     """Randomised reports that are counted as they are."""
     mentioned: frozenset[str] = frozenset()

@@ -19,7 +19,7 @@ from dpsql.relation.units import is_tracked
 from dpsql.schema.types import Boolean, Date, Decimal, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from dpsql.engines.base import Guarantees
     from dpsql.errors import Place
@@ -71,6 +71,9 @@ UnitKey: TypeAlias = tuple[str, ...]
 """In which sense a value tells the unit: a table and column that foreign keys refer to, or UNIT, and then the
 functions that were applied. Two values of the same sense are equal if and only if they tell the same."""
 UNIT: UnitKey = ("",)
+
+CompositeKey: TypeAlias = tuple[UnitKey, tuple[str, ...]]
+"""Columns that tell the unit together, in the order of the declared reference: its target, and their inner names."""
 
 SPELLED_APART = (Integer, Decimal, Text, Boolean, Date, Timestamp)
 """Types of which different values are different texts."""
@@ -135,6 +138,8 @@ class PrivateRows:
     """Inner names of the columns that tell the unit, unless an outer join has filled them with NULL."""
     present: frozenset[frozenset[str]] = frozenset()
     """Of each of these sets of such columns at least one is not NULL, in every row."""
+    composites: frozenset[CompositeKey] = frozenset()
+    """Keys of several columns of one row."""
     unit_type: ColumnType | None = None
     kept: PreservedSide | None = None
     """Public rows that an outer join keeps besides these."""
@@ -166,6 +171,21 @@ class PrivateRows:
             return True
         known = facts_of(self.relation).surviving
         return any(not known[name].nullable for name in names)
+
+    def tell_unit(self, expressions: Collection[Expression]) -> bool:
+        """Whether rows with the same values are of the same unit, by one of them or by several together."""
+        known = facts_of(self.relation).surviving
+        whole = {part.name for part in expressions if isinstance(part, Column) and not known[part.name].nullable}
+        return any(map(self.tells_unit, expressions)) or any(whole >= {*names} for _, names in self.composites)
+
+    def passed_on(self, columns: Mapping[str, Expression]) -> frozenset[CompositeKey]:
+        """The composite keys of which all columns are passed on, by their new names."""
+        names = {value.name: name for name, value in columns.items() if isinstance(value, Column)}
+        return frozenset(
+            (sense, tuple(names[column] for column in columns))
+            for sense, columns in self.composites
+            if names.keys() >= {*columns}
+        )
 
     def is_unit(self, expression: Expression) -> bool:
         return self.key_of(expression) == UNIT and self.tells_unit(expression)
@@ -209,6 +229,9 @@ class PrivateRows:
             columns={seen: Column(new[column.name], column.type) for seen, column in self.columns.items()},
             unit_keys={new[name]: key for name, key in self.unit_keys.items()},
             present=frozenset(frozenset(new[name] for name in columns) for columns in self.present),
+            composites=frozenset(
+                (sense, tuple(new.get(name, name) for name in columns)) for sense, columns in self.composites
+            ),
             kept=None if self.kept is None else self.kept.renamed(new, types),
         )
 
@@ -320,6 +343,7 @@ def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bo
         columns=columns,
         unit_keys=keys,
         present=frozenset({frozenset({internal_name(own)})}),
+        composites=frozenset(_composite_keys(table, schema)),
         unit_type=unit.type,
     )
 
@@ -377,15 +401,39 @@ def _is_as_stored(column: DeclaredColumn) -> bool:
 
 
 def _unit_keys(table: Table, schema: Schema) -> dict[str, UnitKey]:
-    """The table's own foreign key towards its unit, and its columns that others' foreign keys refer to."""
-    hops = [hop for name in schema.tables for hop in schema.unit_path(name)[:1]]
-    keys: dict[str, UnitKey] = {
-        internal_name(hop.to_column): (hop.to_table, hop.to_column) for hop in hops if hop.to_table == table.name
-    }
-    for hop in schema.unit_path(table.name)[:1]:
-        is_unit = schema.tables[hop.to_table].unit_column == hop.to_column
-        keys[internal_name(hop.column)] = UNIT if is_unit else (hop.to_table, hop.to_column)
-    return keys
+    """The table's own foreign keys to rows of the same unit, and its columns that others' foreign keys refer to."""
+    links = [link for name in schema.tables for link in schema.links(name)]
+    columns = {link.to_column for link in links if link.to_table == table.name}
+    columns |= {link.column for link in schema.links(table.name)}
+    # A reference is not the unit itself, whatever it refers to: nothing makes it so.
+    return {internal_name(name): sense for name in columns if (sense := _sense(table, name, schema)) is not None}
+
+
+def _sense(table: Table, column: str, schema: Schema) -> UnitKey | None:
+    """The column that foreign keys lead to in the end, or UNIT over the declared path to it."""
+    seen = [(table.name, column)]
+    is_path = True
+    while schema.tables[seen[-1][0]].unit_column != seen[-1][1]:
+        links = {link.column: link for link in schema.links(seen[-1][0])}
+        if seen[-1][1] not in links:
+            return seen[-1]
+        link = links[seen[-1][1]]
+        is_path = is_path and link in schema.unit_path(seen[-1][0])[:1]
+        if (link.to_table, link.to_column) in seen:
+            return min(seen[seen.index((link.to_table, link.to_column)) :])
+        seen.append((link.to_table, link.to_column))
+    return UNIT if is_path else None
+
+
+def _composite_keys(table: Table, schema: Schema) -> Iterator[CompositeKey]:
+    for name, other in schema.tables.items():
+        for reference in other.references:
+            if len(reference.through) > 1:
+                sense = (reference.to_table, *reference.to_columns)
+                if name == table.name:
+                    yield sense, tuple(map(internal_name, reference.through))
+                if reference.to_table == table.name:
+                    yield sense, tuple(map(internal_name, reference.to_columns))
 
 
 def declared_properties(column: DeclaredColumn) -> Properties:

@@ -251,7 +251,11 @@ class Scope:
         """The units of all FROM items, for checks before they are joined."""
         items = self.source.items
         private = next((rows for rows in items if rows.is_private), items[0])
-        return replace(private, unit_keys={name: key for rows in items for name, key in rows.unit_keys.items()})
+        return replace(
+            private,
+            unit_keys={name: key for rows in items for name, key in rows.unit_keys.items()},
+            composites=frozenset(key for rows in items for key in rows.composites),
+        )
 
     def unknown(self, node: exp.Column) -> UnknownName | Unsupported:
         if _is_outside(node, self.resolver.schema):

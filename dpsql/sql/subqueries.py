@@ -22,7 +22,7 @@ from dpsql.relation.units import different_units
 from dpsql.schema.types import Boolean
 from dpsql.sql.adaptive import adaptive_rows, adaptive_value
 from dpsql.sql.calls import aggregate_call, per_unit_type
-from dpsql.sql.from_clause import equal, from_items, read_from, same_unit, same_unit_said
+from dpsql.sql.from_clause import equal, equating_units, from_items, read_from, same_unit_said
 from dpsql.sql.per_key import PublicTables, free_columns, grouped_by_key
 from dpsql.sql.rows import INNER, PrivateRows, PublicQuery, internal_column
 from dpsql.sql.scope import COMPARE_UNITS, READS_OUTSIDE
@@ -177,7 +177,7 @@ class Inside:
         """Whether its rows are public, or of the same unit as the row outside."""
         assert self.scope.outer is not None
         outside = self.scope.outer.outside
-        return not self.rows.is_private or any(same_unit(part, outside, self.rows) for part in self.linking)
+        return not self.rows.is_private or bool(equating_units(self.linking, outside, self.rows))
 
 
 def read_inside(query: exp.Expr, outer: Scope, node: exp.Expr) -> Inside:
@@ -237,10 +237,11 @@ def _member(test: SubqueryTest, scope: Scope, *, is_open: bool) -> Match:
         count = f"{len(values)} columns" if len(values) > 1 else "one column"
         raise scope.resolver.refuse(f"IN takes a subquery with {count} here", test.node, "select as many columns")
     equalities = [scope.lowering.build("=", test.node, (mine, its)) for mine, its in zip(values, columns, strict=True)]
+    same_unit = equating_units(equalities, scope.outside, other) if other.is_private else []
     pairs = [
         pair
         for pair, equality in zip(zip(values, columns, strict=True), equalities, strict=True)
-        if other.is_private and same_unit(equality, scope.outside, other)
+        if equality in same_unit
     ]
     if other.is_private and not pairs:
         raise scope.resolver.refuse("IN would compare different people", test.node, MEMBERSHIP_HINT)
@@ -410,6 +411,11 @@ class Filtered:
         return replace(self, scope=scope, rows=reduce(lambda rows, column: column.added_to(rows), added, self.rows))
 
 
+def _filtered(rows: PrivateRows, conditions: list[Expression]) -> PrivateRows:
+    whole = all_of(conditions)
+    return rows if whole is None else replace(rows, relation=Filter(rows.relation, whole))
+
+
 def apply_where(scope: Scope, where: exp.Where | None) -> Filtered:
     parts = conditions_of(where)
     tests = [test for test in map(as_test, parts) if test is not None]
@@ -421,11 +427,13 @@ def apply_where(scope: Scope, where: exp.Where | None) -> Filtered:
     scope = read_subqueries(scope, [value for test in tests for value in test.values])
     if (tests or scope.added) and rows.kept is not None:
         raise rows.kept.refuse("IN and EXISTS might select these", "put the test into a subquery of the private table")
+    # First what reads the rows alone, as it joins a comma's items: nothing is added to every pair of them.
+    own = {column.name for column in rows.columns.values()}
+    alone = [part for part in conditions if names_read(part) <= own]
+    rows = _filtered(rows, alone)
     for column in scope.added:
         rows = column.added_to(rows)
-    whole = all_of(conditions)
-    if whole is not None:
-        rows = replace(rows, relation=Filter(rows.relation, whole))
+    rows = _filtered(rows, [part for part in conditions if part not in alone])
     # Last: an engine leaves a test where it is written, and should not make it on every pair of a comma's rows.
     for test in tests:
         match = match_of(test, scope, is_open=test.negated)

@@ -256,6 +256,37 @@ TABLES = [
     ),
 ]
 
+
+def reference(declaration: str, at: str, problem: str, hint: str) -> Case:
+    """A mistake in what the rows of t refer to."""
+    columns = "{u: integer, p: integer, q: integer}"
+    return table(f"{{unit: u, references: [{declaration}], columns: {columns}}}", f"t.references.0{at}", problem, hint)
+
+
+REFERENCES = [
+    reference("{through: r, to: people.id}", ".through", 'no column "r"', '"u"'),
+    reference("{through: p, to: peple.id}", ".to", 'no table "peple"', '"people"'),
+    reference("{through: p, to: people.idd}", ".to", 'no column "idd"', '"id"'),
+    reference("{through: p, to: people}", ".to", "not a column of a table", "to: orders.id"),
+    reference("{through: [p, q], to: [people.id, t.u]}", ".to", "several tables", "a reference for each"),
+    reference("{through: [p, q], to: people.id}", ".to", "2 columns refer to 1", "list one for each"),
+    reference("{through: [p, p], to: people.id}", ".through", "listed twice", "once"),
+    reference("{through: 3, to: people.id}", ".through", "a list of columns", "through: order_id"),
+    reference("{through: p, to: places.id}", ".to", "is public", "remove the reference"),
+    reference("{through: p, to: people.name}", ".to", "cannot be equal", "the same type"),
+    reference("{through: p, to: people.id}", ".to", "is the person itself", "as the unit"),
+    reference("{through: u, to: t.q}", ".to", "already leads to the person", "remove the reference"),
+    table(
+        "{unit: u, references: [{through: p, to: t.q}, {through: p, to: t.q}], columns: {u: text, p: text, q: text}}",
+        "t.references.1.to",
+        "already leads to the person",
+        "remove the reference",
+    ),
+    table(
+        "{public: true, references: [{through: p, to: t.p}], columns: {p: integer}}", "t.references", "public table", ""
+    ),
+]
+
 PATHS = [
     table("{unit: {through: p, to: people.id}, columns: {q: integer}}", "t.unit.through", 'no column "p"', '"q"'),
     path("{through: p, to: peple.id}", "t.unit.to", 'no table "peple"', '"people"'),
@@ -320,7 +351,8 @@ FILES = [
 
 
 @pytest.mark.parametrize(
-    "case", [*BOUNDS, *VALUES, *COLLECTED, *COLUMNS, *TABLES, *PATHS, *CONTRIBUTIONS, *FILES, *TEXT_FILES]
+    "case",
+    [*BOUNDS, *VALUES, *COLLECTED, *COLUMNS, *TABLES, *PATHS, *REFERENCES, *CONTRIBUTIONS, *FILES, *TEXT_FILES],
 )
 def test_the_message_says_where_what_and_what_to_write(case: Case, tmp_path: Path) -> None:
     file = tmp_path / "schema.yaml"
