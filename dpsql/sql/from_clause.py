@@ -19,7 +19,8 @@ from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Expression, names_read
 from dpsql.expressions.tree import Literal as Constant
-from dpsql.relation.relation import CrossUnitJoin, Filter, Join, Project, Relation
+from dpsql.relation.facts import facts_of
+from dpsql.relation.relation import CrossUnitJoin, Filter, Join, Project, Relation, SemiJoin, ValuesTable
 from dpsql.relation.units import different_units
 from dpsql.schema.types import Boolean
 from dpsql.sql.adaptive import adaptive_rows
@@ -156,7 +157,7 @@ class PreservedSide:
         """Whether it holds for none of these rows, where the private columns are NULL."""
         if isinstance(condition, Call) and condition.function.name == "AND":
             return any(map(self.never_true, condition.arguments))
-        return self._vanishes(condition)
+        return self._vanishes(condition) or self._value(condition) is False
 
     def _value(self, expression: Expression) -> object:
         """Its value if no private row matches; UNKNOWN if that is not obvious."""
@@ -179,6 +180,63 @@ class PreservedSide:
             case Call(function, arguments) if function.name == "COALESCE":
                 return next((found for found in map(self._value, arguments) if found is not None), None)
         return UNKNOWN
+
+
+# -- null groups -------------------------------------------------------------------------------------------------------
+# GROUP BY a key that tells people apart and is NULL for some: one group is of the rows of many people.
+#
+#     SELECT id, SUM(x) AS s FROM ... GROUP BY id          everybody's rows with id NULL are one group
+#     WHERE id IS NOT NULL, JOIN ... ON id = t.id          above it, and that group is not there
+#
+# The rows of people are those of the other groups. The query above must make no use of the one that is left out: no
+# condition may hold of it, or no aggregate may count it. docs/proofs/tracking.md.
+
+
+@dataclass(frozen=True)
+class NullGroup:
+    names: frozenset[str]
+    """The columns that are NULL in it; of the others nothing is known."""
+    at: Place | None
+
+    def renamed(self, names: Mapping[str, str]) -> NullGroup:
+        return replace(self, names=frozenset(names.get(name, name) for name in self.names))
+
+    def passed_on(self, columns: Mapping[str, Expression]) -> NullGroup:
+        """The same by the names of columns that are computed from it."""
+        found = frozenset(name for name, value in columns.items() if self._seen(value)._vanishes(value))
+        return replace(self, names=found)
+
+    def is_left_out(self, conditions: Iterable[Expression]) -> bool:
+        """Whether one of these, all of which rows must satisfy, does not hold of it."""
+        return any(self._seen(condition).never_true(condition) for condition in conditions)
+
+    def adds_nothing(self, call: AggregateCall) -> bool:
+        return any(self._seen(value)._vanishes(value) for value in call.arguments)
+
+    def refuse(self) -> Unsupported:
+        return Unsupported(
+            "the key identifies people but is NULL for some, who would become one group: this is not supported",
+            at=self.at,
+            hint="COALESCE the units of both sides of the outer join, or add WHERE ... IS NOT NULL",
+        )
+
+    def _seen(self, value: Expression) -> PreservedSide:
+        return PreservedSide(ValuesTable("", ()), frozenset(names_read(value)) - self.names, self.at)
+
+
+def vanishing_with(name: str, relation: Relation) -> frozenset[str]:
+    """The columns that are NULL wherever one is: those of the side that an outer join fills with NULL."""
+    match relation:
+        case Filter(source) | SemiJoin(source):
+            return vanishing_with(name, source)
+        case Join(left, right, kind, condition):
+            side = left if name in facts_of(left).any_row else right
+            filled = kind in ("LEFT", "FULL") if side is right else kind in ("RIGHT", "FULL")
+            meets = conjuncts(condition) if condition is not None and kind != "FULL" else ()
+            known = facts_of(side).surviving
+            is_there = not known[name].nullable or NullGroup(frozenset({name}), None).is_left_out(meets)
+            return frozenset(known) if filled and is_there else vanishing_with(name, side)
+    return frozenset({name})
 
 
 # -- joins -------------------------------------------------------------------------------------------------------------
@@ -298,6 +356,10 @@ def equal(left: Expression, right: Expression) -> Expression:
 
 def _together(left: PrivateRows, step: JoinStep, condition: Expression | None, where: list[Expression]) -> PrivateRows:
     right = step.rows
+    for rows, is_kept in ((left, step.kind in ("LEFT", "FULL")), (right, step.kind in ("RIGHT", "FULL"))):
+        meets = [] if is_kept or condition is None else conjuncts(condition)
+        if rows.null_group is not None and not rows.null_group.is_left_out([*where, *meets]):
+            raise rows.null_group.refuse()
     if right.kept is not None and left.kept is None and step.kind == "INNER":
         # An inner join has no sides.
         left, right, step = right, left, replace(step, rows=left)

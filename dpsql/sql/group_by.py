@@ -19,13 +19,14 @@ from dpsql.errors import ProgrammingError
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.expressions.properties import range_of
-from dpsql.expressions.tree import Column
+from dpsql.expressions.table import FUNCTIONS
+from dpsql.expressions.tree import Call, Column
 from dpsql.relation.facts import facts_of
 from dpsql.relation.relation import Filter, PerUnit, Window
 from dpsql.relation.units import follows_from_unit
-from dpsql.schema.types import Double, Integer
+from dpsql.schema.types import Boolean, Double, Integer
 from dpsql.sql.calls import aggregate_calls, per_unit_type, read_windows
-from dpsql.sql.from_clause import Source
+from dpsql.sql.from_clause import NullGroup, Source, vanishing_with
 from dpsql.sql.per_key import determined_by
 from dpsql.sql.post_processing import PostProcessing
 from dpsql.sql.project import output_rows, refuse_order, refuse_preserved_side
@@ -364,7 +365,10 @@ def per_unit(groups: Groups, select: exp.Select) -> PrivateRows:
     )
     scope = read_constants(scope, [*having, *(node for _, node in items)])
     for node in having:
-        rows = replace(rows, relation=Filter(rows.relation, scope.condition(node, "HAVING")))
+        condition = scope.condition(node, "HAVING")
+        is_excluded = rows.null_group is not None and rows.null_group.is_left_out([condition])
+        left_out = None if is_excluded else rows.null_group
+        rows = replace(rows, relation=Filter(rows.relation, condition), null_group=left_out)
     columns = {name: scope.lowering.lower(node) for name, node in items}
     if len(columns) < len(items):
         raise ProgrammingError("two columns have the same name", hint="rename one with AS")
@@ -407,5 +411,28 @@ def _grouped(groups: Groups) -> PrivateRows:
         unit_keys=told,
         present=present,
         composites=rows.passed_on(keys),
+        null_group=rows.null_group and _null_in(groups, rows.null_group),
         unit_type=rows.unit_type,
     )
+
+
+def _null_in(groups: Groups, left_out: NullGroup) -> NullGroup:
+    """The columns of the group that is left out which are NULL: its key, and aggregates over nothing but NULLs."""
+    keys = {f"_k{number}": key for number, key in enumerate(groups.keys)}
+    names = {groups.answer_name(call) for call in groups.calls if call.name != "COUNT" and left_out.adds_nothing(call)}
+    return replace(left_out, names=left_out.passed_on(keys).names | names)
+
+
+def without_null_group(groups: Groups) -> Groups | None:
+    """The groups of one person each, if the key is the unit's where it is not NULL; the group of NULL is left out."""
+    below = groups.below
+    told = [key for key in groups.keys if isinstance(key, Column) and below.rows.key_of(key) is not None]
+    if not told or groups.totals or below.rows.null_group is not None or below.rows.kept is not None:
+        return None
+    key = told[0]
+    missing = Call(FUNCTIONS["IS NULL"], (key,), Boolean())
+    there = Filter(below.rows.relation, Call(FUNCTIONS["NOT"], (missing,), Boolean()))
+    left_out = NullGroup(vanishing_with(key.name, below.rows.relation), key.at)
+    if len(groups.keys) > 1:
+        return None  # the rows with NULL are several groups
+    return replace(groups, below=replace(below, rows=replace(below.rows, relation=there, null_group=left_out)))

@@ -160,6 +160,7 @@ def output_rows(rows: PrivateRows, columns: dict[str, Expression]) -> PrivateRow
         unit_keys=keys,
         present=frozenset(present),
         composites=rows.passed_on(values),
+        null_group=rows.null_group and rows.null_group.passed_on(values),
         unit_type=rows.unit_type,
     )
 

@@ -20,7 +20,7 @@ from dpsql.relation.relation import Aggregate, Project, Scan, SetKind, SetOp
 from dpsql.relation.units import check_size
 from dpsql.sql.desugar import desugar
 from dpsql.sql.from_clause import from_items, read_from
-from dpsql.sql.group_by import per_unit, read_groups
+from dpsql.sql.group_by import per_unit, read_groups, without_null_group
 from dpsql.sql.per_key import PublicTables, free_columns, grouped_by_key
 from dpsql.sql.post_processing import PostProcessing
 from dpsql.sql.privacy_options import clause_of
@@ -75,10 +75,21 @@ if TYPE_CHECKING:
 
 
 def aggregate(below: Filtered, select: exp.Select) -> Item:
+    is_nested = select.parent is not None
     groups = read_groups(below, select)
     if groups.below.rows.tell_unit(groups.keys) and not groups.totals:
+        if below.rows.null_group is not None:
+            raise below.rows.null_group.refuse()
         return per_unit(groups, select)
+    if is_nested and (apart := without_null_group(groups)) is not None:
+        if not select.args.get("group"):  # DISTINCT, which groups by its items
+            select = copied(select)
+            select.set("distinct", None)
+        return per_unit(apart, select)
     refuse_people_apart(groups)
+    left_out = below.rows.null_group
+    if left_out is not None and (groups.keys or not all(map(left_out.adds_nothing, groups.calls))):
+        raise left_out.refuse()
     refuse_equal_keys(groups)
     return _release(groups, select)
 
@@ -267,6 +278,9 @@ def combined(node: exp.SetOperation, left: PrivateRows, right: PrivateRows, refu
         raise refuse(f"{word} of rows of people with more clauses is not supported", node, "remove them")
     if not node.args.get("distinct"):
         word += " ALL"
+    for rows in (left, right):
+        if rows.null_group is not None:
+            raise rows.null_group.refuse()
     for kept in (left.kept, right.kept):
         if kept is not None:
             raise kept.refuse(

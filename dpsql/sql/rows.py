@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Column as DeclaredColumn
     from dpsql.schema.model import Hop, Schema, Table
     from dpsql.schema.types import ColumnType
-    from dpsql.sql.from_clause import PreservedSide
+    from dpsql.sql.from_clause import NullGroup, PreservedSide
 
 # -- inner -------------------------------------------------------------------------------------------------------------
 # Names of our own making, for columns and releases, whatever analysts call theirs.
@@ -140,6 +140,8 @@ class PrivateRows:
     """Of each of these sets of such columns at least one is not NULL, in every row."""
     composites: frozenset[CompositeKey] = frozenset()
     """Keys of several columns of one row."""
+    null_group: NullGroup | None = None
+    """A group of many people that is not among these rows, and must not matter."""
     unit_type: ColumnType | None = None
     kept: PreservedSide | None = None
     """Public rows that an outer join keeps besides these."""
@@ -232,6 +234,7 @@ class PrivateRows:
             composites=frozenset(
                 (sense, tuple(new.get(name, name) for name in columns)) for sense, columns in self.composites
             ),
+            null_group=self.null_group and self.null_group.renamed(new),
             kept=None if self.kept is None else self.kept.renamed(new, types),
         )
 

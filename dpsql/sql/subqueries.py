@@ -201,6 +201,8 @@ def read_inside(query: exp.Expr, outer: Scope, node: exp.Expr) -> Inside:
         rows = replace(rows, relation=Filter(rows.relation, whole))
     for test in tests:
         rows = _tested(rows, test, scope)
+    if rows.null_group is not None and not rows.null_group.is_left_out(parts):
+        raise rows.null_group.refuse()
     return Inside(scope, rows, [part for part in parts if part not in inside])
 
 
@@ -245,6 +247,8 @@ def _member(test: SubqueryTest, scope: Scope, *, is_open: bool) -> Match:
     ]
     if other.is_private and not pairs:
         raise scope.resolver.refuse("IN would compare different people", test.node, MEMBERSHIP_HINT)
+    if other.null_group is not None and (is_open or not other.null_group.is_left_out(equalities)):
+        raise other.null_group.refuse()
     if not is_open:
         return Match(other.relation, all_of(equalities))
     if not all(other.tells_unit(its) for _, its in pairs):
@@ -438,4 +442,6 @@ def apply_where(scope: Scope, where: exp.Where | None) -> Filtered:
     for test in tests:
         match = match_of(test, scope, is_open=test.negated)
         rows = replace(rows, relation=match.of(rows, negated=test.negated))
+    if rows.null_group is not None and rows.null_group.is_left_out(conditions):
+        rows = replace(rows, null_group=None)
     return Filtered(scope, rows, tuple(conditions))

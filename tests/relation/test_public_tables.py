@@ -38,8 +38,9 @@ SCHEMA: dict[str, Any] = {
 def raw() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         connection.execute("""
-            CREATE TABLE items AS SELECT i AS sk, 10 + 10 * (i // 2) AS brand, 'kind ' || i % 3 AS kind, 7 * i - 20 AS stock,
-                i / 4.0::DOUBLE AS price, DATE '2021-01-01' + 100 * i::INTEGER AS since FROM range(1, 8) AS r(i);
+            CREATE TABLE items AS SELECT i AS sk, 10 + 10 * (i // 2) AS brand, 'kind ' || i % 3 AS kind,
+                7 * i - 20 AS stock, i / 4.0::DOUBLE AS price,
+                DATE '2021-01-01' + 100 * i::INTEGER AS since FROM range(1, 8) AS r(i);
             CREATE TABLE sales AS SELECT i AS u, 1 + i % 7 AS item, 'z' || i % 2 AS zip FROM range(700) AS r(i)""")
         yield connection
 

@@ -106,6 +106,66 @@ def test_a_key_of_two_columns_keeps_people_apart(raw: duckdb.DuckDBPyConnection,
         session.execute("SELECT COUNT(*) FROM (SELECT shop, number FROM returns GROUP BY shop, number)")
 
 
+@pytest.fixture(scope="module")
+def unmatched(session: dpsql.Connection, raw: duckdb.DuckDBPyConnection) -> Any:
+    """Most orders have no return, so that the group of NULL is of many people."""
+
+    def both(sql: str) -> tuple[Any, Any]:
+        return session.execute(sql).fetchall(), raw.execute(sql).fetchall()
+
+    return both
+
+
+GROUPED = (
+    "SELECT r.order_id, COUNT(*) AS n, MAX(r.shop) AS s, SUM(o.number) AS t FROM orders o"
+    " LEFT JOIN returns r ON r.order_id = o.id AND r.u = o.u GROUP BY r.order_id"
+)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM ({}) WHERE order_id IS NOT NULL",
+        "SELECT COUNT(*) FROM ({} HAVING r.order_id IS NOT NULL)",
+        "SELECT COUNT(*) FROM ({}) WHERE s >= 0 AND n > 0",
+        "SELECT COUNT(order_id), COUNT(DISTINCT order_id), COUNT(s) FROM ({})",
+        "SELECT COUNT(order_id + s) FROM (SELECT order_id, s FROM ({}))",
+        "SELECT COUNT(*) FROM orders o JOIN ({}) g ON g.order_id = o.id WHERE g.n = 1",
+        "SELECT COUNT(*), COUNT(g.n) FROM orders o LEFT JOIN ({}) g ON g.order_id = o.id",
+        "SELECT COUNT(*) FROM orders WHERE id IN (SELECT order_id FROM ({}) WHERE n > 0)",
+        "SELECT COUNT(*) FROM orders o WHERE NOT EXISTS (SELECT 1 FROM ({}) g WHERE g.order_id = o.id AND g.n > 0)",
+        "SELECT COUNT(*) FROM (SELECT DISTINCT order_id FROM returns) WHERE order_id > 8",
+    ],
+)
+def test_a_group_of_null_that_does_not_matter(unmatched: Any, sql: str) -> None:
+    found, wanted = unmatched(sql.format(GROUPED))
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM ({})",
+        "SELECT COUNT(n), COUNT(t) FROM ({})",
+        "SELECT COUNT(*) FROM ({}) WHERE n > 1",
+        "SELECT COUNT(*) FROM ({}) WHERE order_id IS NULL OR n > 1",
+        "SELECT COUNT(COALESCE(order_id, 0)) FROM ({})",
+        "SELECT s, COUNT(order_id) FROM ({}) GROUP BY s",
+        "SELECT COUNT(g.s) FROM ({}) g LEFT JOIN orders o ON g.order_id = o.id",
+        "SELECT COUNT(*) FROM ({}) g FULL JOIN orders o ON g.order_id = o.id",
+        "SELECT COUNT(*) FROM orders WHERE id NOT IN (SELECT order_id FROM ({}))",
+        "SELECT COUNT(*) FROM (SELECT order_id FROM ({}) UNION ALL SELECT id FROM orders)",
+        "SELECT COUNT(x) FROM (SELECT n AS x, order_id FROM ({}))",
+        "SELECT COUNT(order_id) FROM (SELECT order_id, COUNT(*) AS n FROM ({}) GROUP BY order_id)",
+        "SELECT COUNT(*) FROM (SELECT DISTINCT order_id FROM returns)",
+    ],
+)
+def test_a_group_of_null_that_may_matter_is_refused(session: dpsql.Connection, sql: str) -> None:
+    with pytest.raises(dpsql.Unsupported) as caught:
+        session.execute(sql.format(GROUPED))
+    assert "is NULL for some" in caught.value.problem or "unit" in caught.value.problem
+
+
 def test_persons_are_compared_whatever_a_key_refers_to(session: dpsql.Connection) -> None:
     """Without the comparison of units an order of person 8 would count for person 7."""
     (release,) = session.explain("SELECT COUNT(*) FROM orders o JOIN returns r ON o.id = r.order_id").releases
