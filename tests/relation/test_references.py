@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.schema.model import Schema
 
 SCHEMA: dict[str, Any] = {
     "dataset": "shop",
@@ -170,3 +172,15 @@ def test_persons_are_compared_whatever_a_key_refers_to(session: dpsql.Connection
     """Without the comparison of units an order of person 8 would count for person 7."""
     (release,) = session.explain("SELECT COUNT(*) FROM orders o JOIN returns r ON o.id = r.order_id").releases
     assert release.sql.count('"u" AS _unit') == 2
+
+
+def test_who_does_not_see_a_key_has_no_reference_to_it(raw: duckdb.DuckDBPyConnection) -> None:
+    schema = copy.deepcopy(SCHEMA)
+    schema["tables"]["orders"]["columns"]["id"] = {"type": "integer", "analysts": ["ann"]}
+    seen = {name: Schema.model_validate(schema).seen_by(name).tables["returns"].references for name in ("ann", "bob")}
+    assert [one.through for one in seen["ann"]] == [("order_id",), ("shop", "number")]
+    assert [one.through for one in seen["bob"]] == [("shop", "number")]
+    with dpsql.connect(raw, schema=schema, budget=1e15, delta=1e-6, query_epsilon=1e9, analyst="bob") as session:
+        assert session.execute(JOINED[2].replace(" AND {}", "")).fetchall() == [(60,)]
+        with pytest.raises(dpsql.Unsupported, match="same unit"):
+            session.execute("SELECT COUNT(*) FROM orders o JOIN returns r ON o.number = r.order_id")
