@@ -394,7 +394,7 @@ def adversarial_tables(file: DeclaredTables, rng: random.Random, units: int, row
             if people and person == people[-1]:
                 row = dict(only)  # this one has the same row again and again
             key = {leading_column(file.schema, table): person if table.unit_column else rng.randint(0, rows + 2)}
-            named = referring(file.schema, table, made, person if rng.random() < 0.7 else heavy, rng)
+            named = referring(file.schema, table, made, heavy if number % 3 == 0 else person, rng)
             made[name].append(tuple((row | key | own_key(file.schema, table, number) | named).values()))
     return made
 
