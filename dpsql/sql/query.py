@@ -278,9 +278,6 @@ def combined(node: exp.SetOperation, left: PrivateRows, right: PrivateRows, refu
         raise refuse(f"{word} of rows of people with more clauses is not supported", node, "remove them")
     if not node.args.get("distinct"):
         word += " ALL"
-    for rows in (left, right):
-        if rows.null_group is not None:
-            raise rows.null_group.refuse()
     for kept in (left.kept, right.kept):
         if kept is not None:
             raise kept.refuse(
@@ -490,6 +487,9 @@ class Resolver:
     def set_operation(self, node: exp.SetOperation, named: Named) -> Item:
         named = self.with_clause(node, named)
         left, right = self.query(node.left, named), self.query(node.right, named)
+        for rows in (left, right):
+            if isinstance(rows, PrivateRows) and rows.null_group is not None:
+                raise rows.null_group.refuse()
         if isinstance(left, PrivateRows) and isinstance(right, PrivateRows):
             return combined(node, left, right, self.refuse)
         for side, found in ((node.left, left), (node.right, right)):
