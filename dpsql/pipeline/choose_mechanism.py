@@ -444,8 +444,14 @@ def _group_epsilon(statistic: Statistic, named: str | None, rule: Currency, part
 # -- ways at price -----------------------------------------------------------------------------------------------------
 # The mechanisms that a query can use at its cost, best first, and the reason.
 
-if TYPE_CHECKING:
-    Way = tuple[Planned, NoisePlan, SessionShare]
+
+class Way(NamedTuple):
+    planned: Planned
+    plan: NoisePlan
+    share: SessionShare
+    error: float
+    """The mean logarithm of the squared errors of columns and of thresholds."""
+
 
 ALL = SessionShare(1.0, fits=True)
 LEAST = "the least error for its share of the budget"
@@ -461,16 +467,33 @@ def rank_mechanisms(planned: Planned, public: PublicEnvironment) -> list[tuple[P
     else:
         found = rank_mechanisms_within(planned, budget.filter, share)
     # Where there is one way only, nobody needs to know what it takes.
-    ways: list[Way] = [
-        (asked, noise, share_of(noise.loss, budget) if len(found) > 1 else ALL) for asked, noise in found
-    ]
+    if len(found) == 1:
+        ways = [Way(*found[0], ALL, 0.0)]
+    else:
+        ways = [Way(asked, plan, share_of(plan.loss, budget), _error(asked, plan, budget)) for asked, plan in found]
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
-    ways.sort(key=lambda way: (not way[2].fits, way[1].spread + math.log(max(way[2].part, 1e-300))))
-    return [(*way[:2], _reason(way, ways, budget)) for way in ways]
+    ways.sort(key=lambda way: (not way.share.fits, way.error + math.log(max(way.share.part, 1e-300))))
+    return [(way.planned, way.plan, _reason(way, ways, budget)) for way in ways]
+
+
+def _error(planned: Planned, plan: NoisePlan, budget: Budget) -> float:
+    """Where keys are not public, the threshold counts like a column: it decides which groups are shown at all."""
+    if not selection_count(planned):
+        return plan.spread
+    reserved, columns = reserved_delta(planned, plan, budget), wanted(planned)
+    thresholds = [
+        counting.noise.threshold(one.release.groups, reserved)
+        for one, measures in zip(planned.releases, plan.measures, strict=True)
+        for counting in measures
+        if one.release.domain is None and counting.bounded.column in one.release.selecting
+    ]
+    asked = math.fsum(column.importance for column in columns)
+    logs = asked * plan.spread + math.fsum(2 * math.log(max(most, 1)) for most in thresholds)
+    return logs / (asked + len(thresholds))
 
 
 def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
-    planned, _, share = best
+    planned, share = best.planned, best.share
     if not planned.releases:
         return "no private data is read"
     if planned.request.mechanism is not None:
@@ -479,7 +502,7 @@ def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
         return "the mechanism draws the answer itself"
     if len(ways) == 1:
         return LEAST if budget.filter.delta else "the session has no delta"
-    others = [way for way in ways if way is not best and way[2].fits]
+    others = [way for way in ways if way is not best and way.share.fits]
     if not others:
         return "the only noise that fits into what is left" if share.fits else LEAST
     return next((said for said in (_compared(best, way) for way in others) if said is not None), LEAST)
@@ -487,10 +510,9 @@ def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
 
 def _compared(best: Way, other: Way) -> str | None:
     """What is given up for what; None if the numbers that would be shown say that one is better in both."""
-    (_, noise, share), (_, its, its_share) = best, other
-    times = math.exp((noise.spread - its.spread) / 2)
-    mine, instead = f"{100 * share.part:.2g}", f"{100 * its_share.part:.2g}"
+    times = math.exp((best.error - other.error) / 2)
+    mine, instead = f"{100 * best.share.part:.2g}", f"{100 * other.share.part:.2g}"
     is_less = float(mine) < float(instead)
     if max(times, 1 / times) < NOTICEABLE or mine == instead or (times > 1) != is_less:
         return None
-    return f"{times:.2g} times the error of {its.mechanism}, for {mine} % of the budget instead of {instead} %"
+    return f"{times:.2g} times the error of {other.plan.mechanism}, for {mine} % of the budget instead of {instead} %"

@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import product
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import dpsql
@@ -77,3 +78,17 @@ def test_a_target_names_only_what_fits(shop_database: Any, shop_schema: Any) -> 
             reason = connection.explain(counts, accuracy=width).reason
             found = re.search(r"takes ([\d.e-]+) of the session, (\w+) ([\d.e-]+)", reason)
             assert found is None or float(found[1]) <= float(found[3]), reason
+
+
+def test_unknown_keys_are_worth_a_low_threshold() -> None:
+    """Once: Laplace noise and a threshold of 115, where Gaussian noise had the same error and a threshold of 63."""
+    columns: dict[str, Any] = {"person": "integer", "town": "text", "spent": {"type": "double", "bounds": [0, 100]}}
+    bounds = {"max_groups": 5, "max_rows_per_group": 1}
+    schema = {"contribution": bounds, "tables": {"visits": {"unit": "person", "columns": columns}}}
+    visits = pd.DataFrame({"person": [1], "town": ["Rome"], "spent": [1.0]})
+    sql = "SELECT town, COUNT(*) AS n, SUM(spent) AS total FROM visits GROUP BY town"
+    with dpsql.connect(visits, schema=schema, budget=1, delta=1e-6, composition="basic") as connection:
+        chosen, laplace = (connection.explain(sql, epsilon=1, mechanism=mechanism) for mechanism in (None, "laplace"))
+    assert chosen.mechanism == "gaussian"
+    assert chosen.columns[1].half_width == pytest.approx(laplace.columns[1].half_width, rel=0.1)
+    assert (chosen.releases[0].threshold or 0) < 0.6 * (laplace.releases[0].threshold or 0)
