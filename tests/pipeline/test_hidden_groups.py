@@ -104,7 +104,8 @@ def test_other_measures_of_a_hidden_group_get_no_noise(with_42: Any, monkeypatch
 
     monkeypatch.setattr(LaplaceNoise, "sample", spied)
     with connected(with_42) as connection:
-        connection.execute(ALONE.format("SUM(x), COUNT(*)"), epsilon=1, mechanism="laplace").fetchall()
+        sql = ALONE.format("SUM(x), COUNT(*)")
+        connection.execute(sql, epsilon=1, mechanism="laplace", diagnose=False).fetchall()
     assert sorted(sizes) == [0, 1]
 
 
