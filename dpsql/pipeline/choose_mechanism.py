@@ -445,7 +445,7 @@ def _group_epsilon(statistic: Statistic, named: str | None, rule: Currency, part
 # The mechanisms that a query can use at its cost, best first, and the reason.
 
 
-class Way(NamedTuple):
+class RankedPlan(NamedTuple):
     planned: Planned
     plan: NoisePlan
     share: SessionShare
@@ -468,9 +468,11 @@ def rank_mechanisms(planned: Planned, public: PublicEnvironment) -> list[tuple[P
         found = rank_mechanisms_within(planned, budget.filter, share)
     # Where there is one way only, nobody needs to know what it takes.
     if len(found) == 1:
-        ways = [Way(*found[0], ALL, 0.0)]
+        ways = [RankedPlan(*found[0], ALL, 0.0)]
     else:
-        ways = [Way(asked, plan, share_of(plan.loss, budget), _error(asked, plan, budget)) for asked, plan in found]
+        ways = [
+            RankedPlan(asked, plan, share_of(plan.loss, budget), _error(asked, plan, budget)) for asked, plan in found
+        ]
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
     ways.sort(key=lambda way: (not way.share.fits, way.error + math.log(max(way.share.part, 1e-300))))
     return [(way.planned, way.plan, _reason(way, ways, budget)) for way in ways]
@@ -492,7 +494,7 @@ def _error(planned: Planned, plan: NoisePlan, budget: Budget) -> float:
     return logs / (asked + len(thresholds))
 
 
-def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
+def _reason(best: RankedPlan, ways: list[RankedPlan], budget: Budget) -> str:
     planned, share = best.planned, best.share
     if not planned.releases:
         return "no private data is read"
@@ -508,7 +510,7 @@ def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
     return next((said for said in (_compared(best, way) for way in others) if said is not None), LEAST)
 
 
-def _compared(best: Way, other: Way) -> str | None:
+def _compared(best: RankedPlan, other: RankedPlan) -> str | None:
     """What is given up for what; None if the numbers that would be shown say that one is better in both."""
     times = math.exp((best.error - other.error) / 2)
     mine, instead = f"{100 * best.share.part:.2g}", f"{100 * other.share.part:.2g}"
