@@ -318,6 +318,9 @@ def test_a_table_that_is_locked_between_two_rounds_suspends_nobody(server: Serve
         assert connection.budget.suspended == ()
 
 
+BOTH = "SELECT COUNT(*) FROM slow JOIN guests USING (id)"
+
+
 def test_a_table_cannot_be_dropped_under_a_question(server: Server) -> None:
     """Whoever drops it waits until the question is answered."""
     server.ask("CREATE TABLE guests (id BIGINT); INSERT INTO guests VALUES (1); GRANT SELECT ON guests TO reader")
@@ -326,7 +329,7 @@ def test_a_table_cannot_be_dropped_under_a_question(server: Server) -> None:
     schema |= {"contribution": {"max_rows_per_group": 1}}
     url = server.url.replace("owner@", "reader@")
     with dpsql.connect(url, schema=schema, budget=10, query_epsilon=1, ledger=":memory:") as connection:
-        asked = meanwhile(connection, SLOWLY)
+        asked = meanwhile(connection, BOTH)
         server.asleep()
         dropping = threading.Thread(target=server.ask, args=["DROP TABLE guests"])
         dropping.start()
@@ -344,7 +347,7 @@ def test_a_table_that_is_dropped_between_two_rounds_suspends_nobody(server: Serv
     schema = SCHEMA | {"tables": SCHEMA["tables"] | {"guests": {"unit": "id", "columns": {"id": "integer"}}}}
     url = server.url.replace("owner@", "reader@")
     with dpsql.connect(url, schema=schema, budget=10, query_epsilon=1, ledger=":memory:") as connection:
-        asked = meanwhile(connection, SLOWLY)
+        asked = meanwhile(connection, BOTH)
         server.asleep()
         server.ask("DROP TABLE guests")
         with pytest.raises(dpsql.OperationalError, match="is gone"):

@@ -31,7 +31,7 @@ from dpsql.engines.tables import Described, check_table, is_present
 from dpsql.errors import OperationalError, SchemaError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import duckdb
     import numpy as np
@@ -164,7 +164,7 @@ class PostgreSQLEngine:
         raise OperationalError(CHANGED, hint=CONNECT_AGAIN)
 
     def _look(self) -> None:
-        with self._reading(""):
+        with self._reading(None):
             pass
 
     def can_run(self, sql: str) -> bool:
@@ -208,17 +208,19 @@ class PostgreSQLEngine:
         raise TimedOut if is_late else ConnectionLost
 
     @contextmanager
-    def _reading(self, sql: str, patience: float = 0) -> Iterator[psycopg.Connection]:
-        """A snapshot of the database in which the declared tables are unchanged; nobody can alter those that `sql`
-        reads from here on. Reconnects if necessary.
+    def _reading(self, sql: str | None, patience: float = 0) -> Iterator[psycopg.Connection]:
+        """A snapshot of the database in which the tables that `sql` reads are unchanged, and nobody can alter them from
+        here on; without `sql`, all declared tables are unchanged, and none is locked. Reconnects if necessary.
         """
         with self._lock:
             if self._connection.closed:
                 self._connection = _connected_again(self._url, patience)
                 self._settings = _settings(self._connection)
             with self._transaction() as connection:
-                self._lock_tables(connection, sql)
-                if not self._is_unchanged(connection):
+                read = self._tables.keys() if sql is None else self._read_by(sql)
+                if sql is not None:
+                    self._lock_tables(connection, read)
+                if not self._is_unchanged(connection, read):
                     raise TableUnavailable(CHANGED, hint=CONNECT_AGAIN)
                 yield connection
 
@@ -228,9 +230,11 @@ class PostgreSQLEngine:
             self._connection.execute(self._settings)
             yield self._connection
 
-    def _lock_tables(self, connection: psycopg.Connection, sql: str) -> None:
+    def _read_by(self, sql: str) -> Collection[str]:
+        return [name for name in self._tables if f"FROM {self._qualified(name)} AS _stored" in sql]
+
+    def _lock_tables(self, connection: psycopg.Connection, read: Collection[str]) -> None:
         """Before the transaction's snapshot, which the first SELECT takes. No row decides how long this takes."""
-        read = [name for name in self._tables if f"FROM {self._qualified(name)} AS _stored" in sql]
         lockable = [name for name in read if self._tables[name].can_be_locked]
         locks = [f"LOCK TABLE {', '.join(map(self._qualified, lockable))} IN ACCESS SHARE MODE"] if lockable else []
         # Who may not lock a table has it locked by a query of it.
@@ -248,14 +252,15 @@ class PostgreSQLEngine:
         if locked is not None:
             raise TableUnavailable(LOCKED, hint=ASK_AGAIN) if locked else TableUnavailable(CHANGED, hint=CONNECT_AGAIN)
 
-    def _is_unchanged(self, connection: psycopg.Connection) -> bool:
+    def _is_unchanged(self, connection: psycopg.Connection, read: Collection[str]) -> bool:
         try:
             now = self._found(connection)
         except psycopg.Error:
             if connection.closed:
                 raise
             return False
-        return all(now[where].get(own) == self._tables[name] for name, (where, own) in self._places.items())
+        places = ((name, *self._places[name]) for name in read)
+        return all(now[where].get(own) == self._tables[name] for name, where, own in places)
 
     def close(self) -> None:
         self._connection.close()
