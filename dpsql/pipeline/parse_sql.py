@@ -183,6 +183,7 @@ def _one_query(request: QueryRequest, public: PublicEnvironment) -> tuple[exp.Qu
         raise SqlSyntaxError(
             f"there are {len(statements)} statements, but only one can run at a time", hint="run them one by one"
         )
+    _check_size(nodes(statements[0]))  # also before anything is rewritten
     tree = unpivoted(unchained(statements[0]), sql, lambda table, name: pivoted_values(table, name, public.schema))
     if not isinstance(tree, exp.Query):
         raise no_question(tree)
@@ -276,6 +277,7 @@ def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple
     try:
         marks = list(marked(grammar.tokenize(sql), request.parameter_names))
         tokens, clauses = read_options(marks, sql, _given(request).by_any_name)
+        _check_chains(tokens)
         _check_lists(tokens, sql)
         if request.dialect == "duckdb":
             _check_units(tokens, sql)
@@ -310,6 +312,13 @@ def _check_arguments(parts: Sequence[exp.Expr], sql: str) -> None:
                 at=place,
                 hint="docs/sql.md lists the arguments of each function",
             )
+
+
+def _check_chains(tokens: Sequence[Token]) -> None:
+    """Refuses name.f().f().f()... before it is read, which takes the parser time by the square of its length."""
+    dots = [after for after in pairwise(tokens) if after[1].token_type is TokenType.DOT]
+    if sum(before.token_type is TokenType.R_PAREN for before, _ in dots) > DEEPEST:
+        raise too_deep()
 
 
 def _check_lists(tokens: Sequence[Token], sql: str) -> None:

@@ -121,3 +121,9 @@ def test_a_text_that_is_no_time_is_compared_as_a_text(conn: dpsql.Connection) ->
 def test_above_the_aggregates_a_key_is_no_path(conn: dpsql.Connection) -> None:
     answer = conn.execute("""SELECT '{"a.b": 1, "a": {"b": 2}}' ->> 'a.b' AS k, COUNT(*) > 0 FROM events""")
     assert answer.fetchall() == [("1", True)]
+
+
+def test_a_long_chain_of_calls_is_refused_before_it_is_read(conn: dpsql.Connection) -> None:
+    """The parser would take minutes."""
+    with pytest.raises(dpsql.Error, match="nested too deeply"):
+        conn.explain(f"SELECT COUNT(*) FROM events WHERE raw{'.lower()' * 5000} = 'x'")
