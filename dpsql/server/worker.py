@@ -289,12 +289,11 @@ async def serve(worker: Worker, socket: str, ended: asyncio.Event) -> None:
 async def run(given: dict[str, Any]) -> None:
     if given["is_local"]:
         confine(None, network=False)  # before there is any other thread
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    # Whatever ends the supervisor ends its pipe.
-    ending = loop.run_in_executor(None, sys.stdin.buffer.read)
-    ending.add_done_callback(lambda _: ended.set())
     session = open_dataset(given["dataset"], given["timeout"])
+    ended = asyncio.Event()
+    # Whatever ends the supervisor ends its pipe.
+    ending = asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.read)
+    ending.add_done_callback(lambda _: ended.set())
     try:
         await serve(Worker(session), given["socket"], ended)
     finally:

@@ -17,8 +17,6 @@ import yaml
 from dpsql.server.serve import Child, children_of
 from dpsql.server.settings import ServerSettings, made, prepare
 
-pytestmark = pytest.mark.server
-
 USERS = {"ada": "up-to 0.05", "bob": "up-to 0.05", "tool": "ask", "guest": "free-only"}
 
 

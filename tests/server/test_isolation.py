@@ -24,6 +24,8 @@ import pytest
 
 from dpsql.server.confine import version
 from dpsql.server.scram import Exchange, Verifier
+from dpsql.server.serve import children_of
+from dpsql.server.settings import made
 from dpsql.server.users import FREE_TRIES, ChargePolicy, Throttle, Users
 
 pytestmark = pytest.mark.server
@@ -251,6 +253,17 @@ def test_exactly_what_is_affordable_is_answered(
                 ada.execute("SELECT count(*) FROM orders WHERE amount < 99")
             ada.execute("SET dpsql.epsilon = 0.05")
             assert all(len(ada.execute(sql.encode()).fetchall()) == 1 for sql in answers)
+
+
+def test_what_is_wrong_with_a_dataset_is_told_when_the_server_starts(tmp_path: Path) -> None:
+    from dpsql.errors import OperationalError
+
+    settings = made({"datasets": {"shop": {"database": "shop.csv", "schema": "shop.yaml"}}, "folder": str(tmp_path)})
+    worker, _ = children_of(settings)
+    with pytest.raises(OperationalError, match=r"shop\.yaml"):
+        worker.start()
+    assert worker.has_ended
+    worker.end(1)
 
 
 # -- protocol ----------------------------------------------------------------------------------------------------------

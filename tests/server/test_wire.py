@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Any
 import psycopg
 import pytest
 
+for client in ("asyncpg", "pg8000", "psycopg2"):
+    pytest.importorskip(client, reason="`make server` installs it")
 pytestmark = pytest.mark.server
 BY_REGION = "SELECT region, count(*) AS n FROM orders GROUP BY region ORDER BY region"
 REGIONS = ["east", "north", "south", "west"]
@@ -171,6 +174,7 @@ def test_transactions_are_accepted_and_do_nothing(server: Any) -> None:
         assert len(conn.execute(BY_REGION).fetchall()) == 4
 
 
+@pytest.mark.skipif(shutil.which("psql") is None, reason="`make server` installs psql")
 def test_psql(server: Any) -> None:
     found = server.psql("\\dt", "\\d orders", "\\l", "\\du", "\\dn", "\\df", "\\dv dpsql.*", "SHOW server_version")
     assert found.stderr == ""
