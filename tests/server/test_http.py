@@ -90,7 +90,7 @@ def test_nobody_gets_in_without_a_token_and_revoked_ones_are_none(ask: Ask, serv
     for path in ("/shop/tables", "/shop/budget", "/shop/history"):
         assert ask(path, token=None)[0] == 401
     assert ask("/shop/budget", token="guest:wrong")[0] == 401
-    assert ask("/shop/budget", token=f"bob:{server.passwords['bob']}")[0] == 401
+    assert ask("/shop/budget", token=f"owner:{server.passwords['owner']}")[0] == 401
     token = server.settings.users.issue("guest")
     assert ask("/shop/history", token=token) == (200, [])
     assert token not in server.settings.users.path.read_text()

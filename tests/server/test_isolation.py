@@ -246,7 +246,7 @@ def test_exactly_what_is_affordable_is_answered(
             thread.join()
         assert len(answers) == 12
         with server.connect("ada") as ada, server.connect("bob") as bob:
-            mine = "SELECT sql FROM dpsql.history WHERE state = 'charged'"
+            mine = "SELECT sql FROM dpsql.history WHERE state = 'charged' AND sql LIKE 'SELECT count%'"
             charged = [sql for conn in (ada, bob) for (sql,) in conn.execute(mine)]
             assert sorted(charged) == sorted(answers)
             with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
