@@ -96,7 +96,7 @@ class ServerSettings(BaseModel):
 def folder_of(served: str) -> Path:
     """The server's folder for a database or a server.yaml."""
     path = Path(served)
-    if served.startswith("postgresql://") or "://" in served:
+    if "://" in served:
         raise ProgrammingError("a database on a server needs a server.yaml", hint="docs/server.md shows one")
     return (path.with_suffix(".server") if path.suffix in (".yaml", ".yml") else Path(f"{path}.server")).resolve()
 

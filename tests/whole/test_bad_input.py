@@ -138,7 +138,6 @@ QUESTIONS: list[tuple[str, type[dpsql.Error], str]] = [
     ("SELECT COUNT(*) FROM orders WHERE nextval('s') > 1", UNSUPPORTED, "NEXTVAL"),
     ("SELECT COUNT(*) FROM orders WHERE note = getenv('HOME')", UNSUPPORTED, "GETENV"),
     ("SELECT COUNT(*) FROM orders WHERE note = current_user", UNSUPPORTED, ""),
-    ("SELECT COUNT(*) FROM orders WHERE day < now()", UNSUPPORTED, ""),
     ("SELECT COUNT(*) FROM orders WHERE frobnicate(amount) = 1", UNSUPPORTED, "FROBNICATE"),
     ("SELECT COUNT(*) FROM orders WHERE error(note) IS NULL", UNSUPPORTED, "ERROR"),
     ("SELECT COUNT(*) FROM orders WHERE note LIKE region", PROGRAMMING, "pattern"),
