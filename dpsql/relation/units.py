@@ -264,7 +264,7 @@ def reading_asked_units(relation: Relation, given: tuple[UnitTest, ...] = ()) ->
             return replace(relation, test=_with_asked_units(test, given))
         case Join(left, right, kind, condition):
             # A row that an outer join may leave without a partner passes the condition if it has one.
-            met = _unit_tests(condition, {**_unit_columns(left), **_unit_columns(right)}) if kind != "FULL" else ()
+            met = _unit_tests(condition, {**unit_columns(left), **unit_columns(right)}) if kind != "FULL" else ()
             return replace(
                 relation,
                 left=reading_asked_units(left, (*given, *met) if kind == "RIGHT" else given),
@@ -283,7 +283,7 @@ def _with_asked_units(semi: SemiJoin, given: tuple[UnitTest, ...]) -> SemiJoin:
 
 
 def _of_units(scan: Scan, tests: Iterable[UnitTest]) -> Relation:
-    names = {column.read_as: name for name, column in _unit_columns(scan).items()}
+    names = {column.read_as: name for name, column in unit_columns(scan).items()}
     parts = [
         substituted(test.condition, {Column(UNIT, test.read_as.type): Column(names[test.read_as], test.read_as.type)})
         for test in tests
@@ -299,13 +299,13 @@ def _implied(relation: Relation) -> tuple[UnitTest, ...]:
         case Scan() | ValuesTable() | CrossUnitJoin():
             return ()
         case Filter(source, condition):
-            return (*_implied(source), *_unit_tests(condition, _unit_columns(source)))
+            return (*_implied(source), *_unit_tests(condition, unit_columns(source)))
         case SemiJoin(source, other, condition, negated):
             if negated:
                 return _implied(source)
             return (*_implied(source), *_implied(other), *_unit_tests(condition, _tested_columns(relation)))
         case Join(left, right, kind, condition):
-            met = _unit_tests(condition, _unit_columns(relation)) if kind == "INNER" else ()
+            met = _unit_tests(condition, unit_columns(relation)) if kind == "INNER" else ()
             kept = {"INNER": (left, right), "LEFT": (left,), "RIGHT": (right,), "FULL": ()}[kind]
             return (*met, *(test for side in kept for test in _implied(side)))
         case SetOp(kind, left, right):
@@ -366,11 +366,11 @@ def _is_null_on_null(part: Expression) -> bool:
 
 
 def _tested_columns(semi: SemiJoin) -> Mapping[str, UnitColumn]:
-    return {**_unit_columns(semi.source), **_unit_columns(semi.other)}
+    return {**unit_columns(semi.source), **unit_columns(semi.other)}
 
 
 @memoized_on_node
-def _unit_columns(relation: Relation) -> Mapping[str, UnitColumn]:
+def unit_columns(relation: Relation) -> Mapping[str, UnitColumn]:
     """The columns that have the unit of each row."""
     match relation:
         case Scan(unit=Unit(path=()) as unit, columns=columns):
@@ -382,19 +382,19 @@ def _unit_columns(relation: Relation) -> Mapping[str, UnitColumn]:
         case Scan() | ValuesTable() | CrossUnitJoin():
             return {}
         case Project(source, columns):
-            return _passed_units(columns, _unit_columns(source))
+            return _passed_units(columns, unit_columns(source))
         case PerUnit(source, keys):
-            return _passed_units(keys, _unit_columns(source))
+            return _passed_units(keys, unit_columns(source))
         case Join(left, right, kind):
             return _maybe(left, kind in ("RIGHT", "FULL")) | _maybe(right, kind in ("LEFT", "FULL"))
         case SetOp(_, left, right):
-            others = _unit_columns(right)
-            return {name: column for name, column in _unit_columns(left).items() if others.get(name) == column}
-    return _unit_columns(relation.source)
+            others = unit_columns(right)
+            return {name: column for name, column in unit_columns(left).items() if others.get(name) == column}
+    return unit_columns(relation.source)
 
 
 def _maybe(side: Relation, missing: bool) -> dict[str, UnitColumn]:
-    columns = _unit_columns(side)
+    columns = unit_columns(side)
     return {name: replace(column, always=column.always and not missing) for name, column in columns.items()}
 
 

@@ -130,6 +130,10 @@ FILTERED = (
     "SELECT region, COUNT(*) FROM visits WHERE person IN (SELECT person FROM visits WHERE illness = 'gout') "
     "GROUP BY region",
     "SELECT region, SUM(CASE WHEN illness = 'gout' THEN age ELSE 0 END) FROM visits GROUP BY region",
+    "SELECT region, SUM(age) FILTER (WHERE illness = 'gout' AND age > 3) FROM visits GROUP BY region",
+    "SELECT region, COUNT(*) FROM visits WHERE person IN (SELECT person FROM visits WHERE illness = 'gout') OR "
+    "person IN (SELECT person FROM visits WHERE illness = 'asthma') GROUP BY region",
+    "SELECT name, COUNT(*) FROM visits, codes WHERE illness = 'gout' GROUP BY name",
 )
 GROUPED = (
     "SELECT illness, COUNT(*) FROM visits GROUP BY illness",
@@ -156,6 +160,41 @@ GROUPED = (
     "GROUP BY n",
     "SELECT n, COUNT(*) FROM (SELECT person, COUNT(*) OVER (PARTITION BY person, illness) AS n FROM visits) GROUP BY n",
     "SELECT m, COUNT(*) FROM (SELECT person, MAX(illness) AS m FROM visits GROUP BY person) GROUP BY m",
+    *(
+        f"SELECT name, {counted} FROM visits, codes GROUP BY name"
+        for counted in (
+            "COUNT_IF(illness = name)",
+            "COUNT(*) FILTER (WHERE illness = name)",
+            "AVG((illness = name)::INT)",
+            "SUM(CASE WHEN illness = name THEN 1 ELSE 0 END)",
+            "COUNT(NULLIF(illness, name))",
+            "COUNT(DISTINCT CASE WHEN illness = name THEN person END)",
+            "SUM(CASE WHEN illness = 'gout' THEN (name = 'gout')::INT ELSE (name = 'asthma')::INT END)",
+            "COUNT_IF((illness = 'gout' AND name = 'gout') OR (illness = 'asthma' AND name = 'asthma'))",
+        )
+    ),
+    *(
+        f"SELECT kind, COUNT(*) FROM ({rows}) GROUP BY kind"
+        for rows in (
+            "SELECT person, kind FROM (SELECT person, kind, illness = name AS hit FROM visits, codes) WHERE hit",
+            "SELECT person, name, kind FROM visits, codes INTERSECT SELECT person, illness, kind FROM visits, codes",
+            "SELECT person, name, kind FROM visits, codes EXCEPT SELECT person, illness, kind FROM visits, codes",
+            "SELECT person, name, kind FROM visits, codes UNION SELECT person, illness, kind FROM visits, codes",
+            "SELECT person, kind, key FROM (SELECT person, illness AS key, kind FROM visits, codes UNION ALL "
+            "SELECT person, name, kind FROM visits, codes) GROUP BY person, kind, key",
+            "SELECT person, kind, LAG(ill) OVER (PARTITION BY person ORDER BY key) AS l FROM (SELECT person, "
+            "illness AS key, 'none' AS kind, 1 AS ill FROM visits UNION ALL SELECT person, name, kind, 0 "
+            "FROM visits, codes) QUALIFY l = 1",
+            "SELECT person, kind FROM visits, codes GROUP BY person, kind, name HAVING COUNT_IF(illness = name) > 0",
+            "SELECT person, kind FROM (SELECT person, kind, CASE WHEN illness = 'gout' AND name = 'gout' THEN 1 ELSE 0 "
+            "END AS a, CASE WHEN illness = 'asthma' AND name = 'asthma' THEN 1 ELSE 0 END AS b FROM visits, codes) "
+            "WHERE a + b > 0",
+        )
+    ),
+    "SELECT name, COUNT(*) FROM visits AS v, codes AS c WHERE EXISTS (SELECT 1 FROM visits AS w, codes AS d WHERE "
+    "w.person = v.person AND d.name = c.name AND d.name = 'gout' AND w.illness = 'gout') OR EXISTS (SELECT 1 FROM "
+    "visits AS w, codes AS d WHERE w.person = v.person AND d.name = c.name AND d.name = 'asthma' AND "
+    "w.illness = 'asthma') GROUP BY name",
     "WITH w AS (SELECT person, illness AS i FROM visits) SELECT x, COUNT(*) FROM (SELECT i || '!' AS x FROM w) "
     "GROUP BY x",
 )
