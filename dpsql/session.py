@@ -94,6 +94,8 @@ class Session:
             engine.close()
             raise
         engine.timeout = limit
+        self.declared = loaded
+        """The schema with what only some analysts see."""
         self.environment = Environment(loaded.seen_by(analyst), engine, opened, PostProcessor())
         self.query_epsilon = share
         self.empty_groups: EmptyGroups | None = None
@@ -109,6 +111,7 @@ class Session:
         self.environment.check_process()
         engine = cast("FrameEngine", self.environment.engine).over(frames, schema)
         other = copy(self)
+        other.declared = schema
         other.environment = replace(self.environment, schema=schema, engine=engine)
         return other
 
@@ -123,7 +126,8 @@ class Session:
         """
         other = copy(self)
         other.dialect = dialect_named(dialect)
-        other.environment = replace(self.environment, ledger=self.environment.ledger.for_analyst(analyst))
+        schema, ledger = self.declared.seen_by(analyst), self.environment.ledger.for_analyst(analyst)
+        other.environment = replace(self.environment, schema=schema, ledger=ledger)
         if most is not None:
             other.query_epsilon = min(most, other._default_cost[0])
         return other

@@ -813,7 +813,7 @@ class Schema(Declared):
     )
     minimum_people: Annotated[int, Field(ge=2, lt=2**31)] | None = Field(
         default=None,
-        description="An answer about fewer people is shown with a probability of at most 5 %, whatever is asked",
+        description="A group of fewer people is shown with a probability of at most 5 %, whatever is asked",
     )
     accuracy: Literal["optional", "required"] = Field(
         default="optional", description="Whether each query has to state its accuracy, and so pays for no more"

@@ -93,3 +93,9 @@ def test_answers_of_an_older_ledger_have_no_name(database: Path) -> None:
 def test_a_snapshot_has_a_name_of_one_line(name: object) -> None:
     with pytest.raises(SchemaError, match="snapshot"):
         load_schema({**schema(None), "snapshot": name})
+
+
+def test_a_ledger_in_another_name_knows_the_data_too(tmp_path: Path) -> None:
+    ledger = Ledger.open(str(tmp_path / "l"), dataset="shop", epsilon=1, data="monday")
+    assert ledger.for_analyst("ada").answers.data == "monday"
+    ledger.close()

@@ -247,6 +247,19 @@ def test_a_column_or_table_exists_for_some_analysts_only() -> None:
             assert conn.execute("SELECT COUNT(*) FROM visits", epsilon=1).fetchall()
 
 
+def test_a_session_in_another_name_sees_what_that_analyst_sees() -> None:
+    """As in `dpsql serve`, where one session asks in the names of all."""
+    schema = json.loads(json.dumps(SCHEMA))
+    schema["tables"]["visits"]["columns"]["age"]["analysts"] = ["ada"]
+    asked = "SELECT SUM(age) FROM visits"
+    for opener in ("ada", None):
+        with opened(schema, analyst=opener) as conn:
+            ada, bob = (conn.session.for_analyst(name, "duckdb") for name in ("ada", "bob"))
+            assert not ada.execute(asked, (), {"epsilon": 1}).receipt.recalled
+            with pytest.raises(dpsql.UnknownName):
+                bob.explain(asked, (), {"epsilon": 1})
+
+
 def test_each_question_states_its_accuracy() -> None:
     with opened(SCHEMA | {"accuracy": "required"}) as conn:
         for options in ({}, {"epsilon": 0.5}):

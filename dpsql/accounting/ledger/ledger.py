@@ -216,7 +216,8 @@ class Ledger:
 
     def for_analyst(self, analyst: str | None) -> Ledger:
         """The same file, with charges in another analyst's name."""
-        ledger = type(self)(self._file, self.dataset, analyst, self.on_failure, self.interrupts_per_day)
+        data = self.answers.data
+        ledger = type(self)(self._file, self.dataset, analyst, self.on_failure, self.interrupts_per_day, data)
         ledger._look_for_the_lost()
         return ledger
 
