@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from glob import has_magic
 from pathlib import Path
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 DEFAULT_SHARE = Fraction(1, 10)
 """A query that names no cost takes a tenth of the session, in its own currency."""
+
+EPOCH = datetime(1970, 1, 1)
+"""Ticks are counted from here."""
 
 
 class Session:
@@ -100,11 +103,19 @@ class Session:
         self.query_epsilon = share
         self.empty_groups: EmptyGroups | None = None
         """What a question does that does not say, in place of the schema's default."""
+        self.tick: float | None = None
+        """Seconds to which times are told: a server's, as what was asked before may have just ended."""
 
     @staticmethod
     def clock() -> datetime:
         """The time in UTC. It is read here, once for each question, and by no stage."""
         return datetime.now(UTC).replace(tzinfo=None)
+
+    def told(self, time: datetime) -> datetime:
+        """The time of the last tick."""
+        if self.tick is None:
+            return time
+        return time - (time.replace(tzinfo=None) - EPOCH) % timedelta(seconds=self.tick)
 
     def over(self, frames: Mapping[str, object], schema: Schema) -> Session:
         """The same account, over other rows of the same people or another declaration of them."""
@@ -162,7 +173,7 @@ class Session:
     ) -> Plan:
         from dpsql.batch import Plan, PlannedQuery, plan_batch, weigh
 
-        now = self.clock()
+        now = self.told(self.clock())
         questions = [replace(self.request(*query), now=clock_for(query[0], now)) for query in planned_queries(queries)]
         public = self.environment.public()
         budget = public.budget
@@ -208,7 +219,7 @@ class Session:
             named=named,
             parameter_names=tuple(values) if isinstance(values, dict) else (),
             dialect=self.dialect,
-            now=clock_for(sql, self.clock()),
+            now=clock_for(sql, self.told(self.clock())),
             **given,
         )
 

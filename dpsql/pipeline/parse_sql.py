@@ -30,7 +30,7 @@ from dpsql.options import with_clauses, with_proposal
 from dpsql.pipeline.format import laid_out
 from dpsql.sql.desugar import unpivoted
 from dpsql.sql.dialects import respell, unchained
-from dpsql.sql.parameters import Parameters, bind, check_parameters, check_text, marked, reads_clock
+from dpsql.sql.parameters import Parameters, bind, check_parameters, check_text, marked, reads_clock, tells_time_taken
 from dpsql.sql.post_processing import pivoted_values
 from dpsql.sql.privacy_options import number_clauses, read_options
 from dpsql.sql.syntax import grammar_of, shown
@@ -149,6 +149,7 @@ def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
     _check_groups(parts)
     _check_arguments(parts, request.sql)
     _check_aliases(parts)
+    _check_clocks(parts, request.sql)
     check_parameters(request.parameters)
     if clauses:
         request = with_clauses(request, clauses, public.budget.filter.delta)
@@ -383,6 +384,18 @@ def _line_start(sql: str, line: int) -> int:
     for _ in range(line - 1):
         position = sql.find("\n", position) + 1
     return position
+
+
+def _check_clocks(parts: Sequence[exp.Expr], text: str) -> None:
+    """The whole question has one moment, before any row is read: how long it takes may depend on rows."""
+    for node in parts:
+        if tells_time_taken(node):
+            place = place_of(node, text)
+            raise Unsupported(
+                f"{spoken_name(node, place)} is not supported: it depends on when a part of the query runs",
+                at=place,
+                hint="write NOW() or CURRENT_DATE, the time of asking in UTC; NOW()::TIME is its time of day",
+            )
 
 
 def _check_fetch(parts: Sequence[exp.Expr]) -> None:

@@ -112,6 +112,7 @@ def children_of(settings: ServerSettings) -> list[Child]:
                 "dataset": dataset.model_dump(by_alias=True),
                 "socket": str(settings.socket(name)),
                 "timeout": settings.timeout,
+                "tick": settings.tick,
                 "is_local": not any("://" in str(place) for place in (dataset.database, dataset.ledger)),
             },
         )

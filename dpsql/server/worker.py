@@ -19,9 +19,11 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpsql.accounting.ledger.journal import as_text
 from dpsql.errors import Error
 from dpsql.listing import counts, declared_facts, person_of
 from dpsql.result import LEVEL, asked_on
@@ -96,8 +98,11 @@ class Worker:
 
     def history(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         """The analyst's own entries of the ledger; nobody else's."""
-        entries = self.session_of(request).environment.ledger.history(MOST_ENTRIES, request["analyst"])
-        return [entry.shown() for entry in entries]
+        session = self.session_of(request)
+        entries = session.environment.ledger.history(MOST_ENTRIES, request["analyst"])
+        # That of an outcome is when it came: answers leave at a tick, and so their times are told.
+        times = [session.told(datetime.fromisoformat(entry.time)) for entry in entries]
+        return [entry.shown() | {"time": as_text(time)} for entry, time in zip(entries, times, strict=True)]
 
     def explain(self, request: dict[str, Any]) -> dict[str, Any]:
         session = self.session_of(request)
@@ -290,6 +295,7 @@ async def run(given: dict[str, Any]) -> None:
     if given["is_local"]:
         confine(None, network=False)  # before there is any other thread
     session = open_dataset(given["dataset"], given["timeout"])
+    session.tick = given["tick"]
     ended = asyncio.Event()
     # Whatever ends the supervisor ends its pipe.
     ending = asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.read)

@@ -233,6 +233,26 @@ READS_CLOCK = READS_DAY | CLOCK_NAMES.keys() | {"CURRENT_TIMESTAMP", "CURRENT_DA
 READS_CLOCK |= {"CURRENT_LOCALTIMESTAMP"}
 
 
+WHILE_RUNNING: tuple[type[exp.Expr], ...] = (
+    *(exp.CurrentTime, exp.Localtime, exp.UtcDate, exp.UtcTime, exp.UtcTimestamp),
+)
+WHILE_RUNNING_NAMES = frozenset(
+    {
+        *("CURRENT_LOCALTIME", "AGO", "UUIDV7", "PG_CONF_LOAD_TIME", "PG_POSTMASTER_START_TIME"),
+        *("TXID_CURRENT", "CURRENT_TRANSACTION_ID", "CURRENT_QUERY_ID", "CURRENT_CONNECTION_ID"),
+        *("SLEEP_MS", "WRITE_LOG"),
+    }
+)
+"""What DuckDB would evaluate after people's rows were read: the clock then, which tells how long that took; counters,
+which tell what others ask; and what does something else than to compute a value."""
+
+
+def tells_time_taken(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper() in WHILE_RUNNING_NAMES
+    return isinstance(node, WHILE_RUNNING)
+
+
 def clock_for(sql: str, now: datetime) -> datetime | None:
     """As much of the clock as the words of the query may read, so that the question is the same all day if it can be.
 

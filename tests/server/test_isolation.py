@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,15 @@ def test_answers_leave_at_a_tick(tmp_path: Path, small_shop: Any, small_shop_sch
             with suppress(psycopg.Error):
                 conn.execute(sql)
             assert time.time() % 0.3 < 0.2
+        conn.execute("SET dpsql.epsilon = 0.05")
+        asked, _ = conn.execute("SELECT NOW() AS asked, count(*) AS n FROM orders").fetchone() or ()
+        times = [moment for (moment,) in conn.execute("SELECT time FROM dpsql.history")]
+        assert len(times) > 1
+        for moment in (asked, *times):
+            told = datetime.fromisoformat(str(moment)).replace(tzinfo=None)
+            assert not (told - datetime(1970, 1, 1)) % timedelta(seconds=0.3), (
+                "or it would say when the answer before was ready"
+            )
         worker = server.children[0]
         os.kill(worker.process.pid, signal.SIGKILL)
         worker.process.wait()

@@ -9,6 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.session import Session
+from dpsql.sql.parameters import READS_CLOCK, WHILE_RUNNING_NAMES
 
 SCHEMA = {
     "dataset": "clock",
@@ -125,6 +126,39 @@ def test_a_plan_has_one_time_for_all_its_questions(conn: dpsql.Connection, clock
     plan = conn.plan([f"SELECT NOW() AS t, COUNT(*) FROM visits WHERE day < CURRENT_DATE - {days}" for days in (1, 2)])
     clock.now += timedelta(days=1)
     assert [answer.fetchall() for answer in plan.execute()] == [[(NOON, 98)], [(NOON, 97)]]
+
+
+WHILE_RUNNING = [
+    *("CURRENT_TIME", "LOCALTIME", "GET_CURRENT_TIME()", "CURRENT_LOCALTIME()", "UTC_TIMESTAMP()", "UUIDV7()"),
+    *('"uuidv7"()', "LIST_TRANSFORM([1], LAMBDA x: UUIDV7())", "AGO(INTERVAL 1 DAY)", "PG_CONF_LOAD_TIME()"),
+    *("PG_POSTMASTER_START_TIME()", "TXID_CURRENT()", "CURRENT_QUERY_ID()", "SLEEP_MS(1)", "WRITE_LOG('x')"),
+]
+
+
+@pytest.mark.parametrize("word", WHILE_RUNNING)
+def test_no_answer_tells_when_it_was_ready(conn: dpsql.Connection, word: str) -> None:
+    """It would tell how long a question took, to the microsecond: a server holds answers back until the next tick."""
+    for question in (
+        f"SELECT n, {word} FROM (SELECT COUNT(*) AS n FROM visits)",
+        f"SELECT COUNT(*) AS n FROM visits HAVING {word} IS NOT NULL",
+        f"SELECT {word}",
+    ):
+        with pytest.raises(dpsql.Unsupported, match="it depends on when a part of the query runs"):
+            conn.explain(question)
+    assert conn.execute("SELECT NOW()::TIME AS t, COUNT(*) FROM visits").fetchone() == (NOON.time(), 100)
+
+
+def test_each_function_that_is_not_constant_is_known() -> None:
+    """DuckDB says which functions have another value each time: those that tell a time or a count are refused."""
+    found = duckdb.sql(
+        "SELECT DISTINCT upper(function_name) FROM duckdb_functions() WHERE stability <> 'CONSISTENT'"
+    ).fetchall()
+    by_chance = {"RANDOM", "SETSEED", "UUID", "UUIDV4", "GEN_RANDOM_UUID"}
+    of_the_session = {"CURRENT_DATABASE", "CURRENT_SCHEMA", "CURRENT_SCHEMAS", "IN_SEARCH_PATH", "CURRENT_SETTING"}
+    of_the_session |= {"GETVARIABLE", "CURRENT_QUERY", "CURRVAL", "NEXTVAL", "SETVAL"}
+    of_the_value = {"ERROR", "STATS", "VECTOR_TYPE"}
+    known = by_chance | of_the_session | of_the_value | READS_CLOCK | WHILE_RUNNING_NAMES | {"GET_CURRENT_TIME"}
+    assert {name for (name,) in found} - known == set()
 
 
 def test_time_zones_are_refused(conn: dpsql.Connection) -> None:
