@@ -128,6 +128,12 @@ def _check_owners_rules(tracked: Tracked, public: PublicEnvironment) -> None:
         )
     if public.schema.minimum_people is None:
         return
+    if tracked.request.diagnose:
+        raise ProgrammingError(
+            "diagnose= shows how few people have many rows, and the data owner hides groups of fewer than "
+            f"{public.schema.minimum_people} people",
+            hint="leave it out",
+        )
     if counts_reports:
         raise Unsupported(
             "reports are counted whole, and the data owner hides groups of fewer than "

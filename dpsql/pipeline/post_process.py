@@ -360,7 +360,8 @@ def _notes(
     yield from data_note(receipt, environment.ledger.answers.data)
     yield from receipt.bounds
     yield from left_out_notes(calibrated.releases, estimated.columns)
-    told = bool(calibrated.request.diagnose) or not any(column.noise_only for column in columns)
+    may_be_asked = environment.schema.minimum_people is None
+    told = bool(calibrated.request.diagnose) or not may_be_asked or not any(column.noise_only for column in columns)
     yield from bounding_notes(calibrated.releases, told=told)
     yield from left_out_note(calibrated.outputs, [part.planned for part in calibrated.releases], people)
     yield from rounding_notes(calibrated.releases)

@@ -110,6 +110,13 @@ def test_small_groups_are_hidden_and_the_answer_says_so() -> None:
                 conn.explain(f"SELECT town, COUNT(*) FROM visits {refused}")
 
 
+def test_how_many_rows_few_people_have_is_hidden_too() -> None:
+    with opened(SCHEMA | {"minimum_people": LEAST}) as conn:
+        with pytest.raises(dpsql.ProgrammingError, match="diagnose= shows how few people have many rows"):
+            conn.explain("SELECT SUM(age) FROM visits", epsilon=1, diagnose=True)
+        assert "diagnose" not in str(conn.execute("SELECT SUM(age) FROM visits", epsilon=1).notes)
+
+
 def test_an_answer_from_before_the_rule_is_not_given_again(tmp_path: Path) -> None:
     sql, ledger = "SELECT town, COUNT(*) AS n FROM visits GROUP BY town", tmp_path / "l"
     with opened(ledger=ledger) as conn:
