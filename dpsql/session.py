@@ -53,6 +53,9 @@ EPOCH = datetime(1970, 1, 1)
 
 
 class Session:
+    tick: float | None = None
+    """Seconds to which times are told: a server's, as what was asked before may have just ended."""
+
     def __init__(
         self,
         database: Database,
@@ -103,8 +106,6 @@ class Session:
         self.query_epsilon = share
         self.empty_groups: EmptyGroups | None = None
         """What a question does that does not say, in place of the schema's default."""
-        self.tick: float | None = None
-        """Seconds to which times are told: a server's, as what was asked before may have just ended."""
 
     @staticmethod
     def clock() -> datetime:
