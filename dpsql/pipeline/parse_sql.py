@@ -391,8 +391,9 @@ def _check_clocks(parts: Sequence[exp.Expr], text: str) -> None:
     for node in parts:
         if tells_time_taken(node):
             place = place_of(node, text)
+            name = node.name if isinstance(node, exp.Column) else spoken_name(node, place)
             raise Unsupported(
-                f"{spoken_name(node, place)} is not supported: it depends on when a part of the query runs",
+                f"{name} is not supported: it depends on when a part of the query runs",
                 at=place,
                 hint="write NOW() or CURRENT_DATE, the time of asking in UTC; NOW()::TIME is its time of day",
             )

@@ -247,7 +247,13 @@ WHILE_RUNNING_NAMES = frozenset(
 which tell what others ask; and what does something else than to compute a value."""
 
 
+QUOTED_CLOCKS = frozenset({"CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"})
+"""DuckDB reads its clock for a quoted name too, where there is no column of that name."""
+
+
 def tells_time_taken(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Column):
+        return not node.table and node.name.upper() in QUOTED_CLOCKS
     if isinstance(node, exp.Anonymous):
         return node.name.upper() in WHILE_RUNNING_NAMES
     return isinstance(node, WHILE_RUNNING)

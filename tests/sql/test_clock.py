@@ -132,6 +132,7 @@ WHILE_RUNNING = [
     *("CURRENT_TIME", "LOCALTIME", "GET_CURRENT_TIME()", "CURRENT_LOCALTIME()", "UTC_TIMESTAMP()", "UUIDV7()"),
     *('"uuidv7"()', "LIST_TRANSFORM([1], LAMBDA x: UUIDV7())", "AGO(INTERVAL 1 DAY)", "PG_CONF_LOAD_TIME()"),
     *("PG_POSTMASTER_START_TIME()", "TXID_CURRENT()", "CURRENT_QUERY_ID()", "SLEEP_MS(1)", "WRITE_LOG('x')"),
+    *('"localtimestamp"', '"LocalTime"', '"current_timestamp"', '"current_time"', '"current_date"'),
 ]
 
 
