@@ -256,7 +256,7 @@ def _guarantee(facts: dict[str, Any]) -> Iterator[Section]:
 def _use(facts: dict[str, Any]) -> Iterator[Section]:
     most = facts["one_query"]
     yield Section(
-        "Who may ask, and spent what in this term?",
+        "Who may ask, and what has each spent in this term?",
         [] if most is None else [f"A single query may cost at most epsilon {_shown(most['epsilon'])}."],
         ("analyst", "limit", "epsilon spent", "delta spent", "queries", ""),
         [
@@ -310,7 +310,8 @@ def _conditions(facts: dict[str, Any]) -> Iterator[Section]:
 def _promise(facts: dict[str, Any]) -> Iterator[str]:
     total = facts["promised"]
     yield (
-        f"All answers until the end of the last term together are (epsilon, delta)-differentially private with epsilon "
+        f"All answers{' until the end of the last term' * (len(facts['terms']) > 1 or bool(facts['renewal']))} together are (epsilon, "
+        "delta)-differentially private with epsilon "
         f"{_shown(total['epsilon'])} and delta {_shown(total['delta'])}, however they were chosen."
     )
     if facts["renewal"]:

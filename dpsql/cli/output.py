@@ -108,9 +108,19 @@ def _document(problem: Error) -> dict[str, object]:
 
 def _respelled(hint: str | None, options: str = IN_HINTS, mark: str = "--") -> str | None:
     def option(found: re.Match[str]) -> str:
-        return f"{mark}{found[1].replace('_', '-')} {found[3]}"
+        name = f"{mark}{found[1].replace('_', '-')}"
+        return name if found[3] == "True" else f"{name} {found[3]}"
 
     return hint and re.sub(rf'\b({options})=("?)([^\s,;"]+)\2', option, hint)
+
+
+def respelled_note(note: str) -> str:
+    """A note names an option that would tell more.
+
+    >>> respelled_note("diagnose=True measures what these limits leave out")
+    '--diagnose measures what these limits leave out'
+    """
+    return _respelled(note, "diagnose|empty_groups") or note
 
 
 # -- output ------------------------------------------------------------------------------------------------------------

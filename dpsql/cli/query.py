@@ -24,7 +24,7 @@ from dpsql.cli.options import (
     read_texts,
     with_query_options,
 )
-from dpsql.cli.output import CommandReport, publish, table, waiting
+from dpsql.cli.output import CommandReport, publish, respelled_note, table, waiting
 from dpsql.errors import split_explain
 from dpsql.listing import list_asked
 
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from dpsql.listing import Listing
     from dpsql.options import QueryOptions
     from dpsql.result import Receipt, Result, ResultColumn
+
+WIDEST_CELL = 200
+"""A text is cut after so many characters in a table; JSON and CSV have all of it."""
 
 
 def ask(connection: Connection, sql: str, **options: Unpack[QueryOptions]) -> CommandReport:
@@ -101,7 +104,7 @@ def answered(result: Result, budget: Budget) -> CommandReport:
         names,
         [list(_flat(row, pairs, noisy)) for row, pairs in zip(result.rows, ends, strict=True)],
         table(result.headings, cells, numbers=map(_is_number, result.columns)),
-        "\n".join((paid(result.receipt, budget), *notes)),
+        "\n".join((paid(result.receipt, budget), *map(respelled_note, notes))),
     )
 
 
@@ -218,7 +221,8 @@ def entries(history: list[Entry], budget: Budget) -> CommandReport:
 def _cell(name: str, value: Any) -> str:
     if name in ("epsilon", "delta"):
         return f"{value:.4g}" if value else ""
-    return " ".join(str("" if value is None else value).split())
+    text = " ".join(str("" if value is None else value).split())
+    return text if len(text) <= WIDEST_CELL else f"{text[: WIDEST_CELL - 3]}..."
 
 
 def resumed(budget: Budget) -> CommandReport:

@@ -205,6 +205,8 @@ def _way_out(operator: str, left: Expression, right: Expression) -> str:
             case Date() | Timestamp(), Literal(value) if isinstance(value, int) and value in DAYS:
                 digits = str(value)
                 return f"write  {name} {shown} '{digits[:4]}-{digits[4:6]}-{digits[6:]}'"
+            case Text(), _ if isinstance(one, Literal) and isinstance(other.type, NUMBERS):
+                return f'write  "{one.value}"  with double quotes if it is a column, or compare numbers'
             case Text(), Literal(value) if isinstance(other.type, NUMBERS) and shown not in ORDERED:
                 quoted = f"'{format_expression(other)}'"
                 return f"put numbers in quotes: {name} {f'IN ({quoted})' if operator == 'IN' else f'{shown} {quoted}'}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import ProgrammingError, SchemaError, UnknownName, did_you_mean, shown_argument
@@ -11,6 +11,7 @@ from dpsql.frames.vocabulary import TABLE
 from dpsql.schema import Schema
 from dpsql.schema.model import is_name
 from dpsql.schema.problems import Document
+from dpsql.schema.types import Date, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.schema.problems import KeyPath
@@ -19,21 +20,38 @@ if TYPE_CHECKING:
     Types = Mapping[str, ColumnType]
 
 SAMPLES = {"bounds": "(0, 500)", "values": '["north", "south"]'}
+OF_TIMES, OF_INTEGERS = '("2024-01-01", "2024-12-31")', "[1, 2, 3]"
+CONVERTED = {
+    "bounds": "convert it to dates or numbers before protect()",
+    "values": 'convert it to whole numbers before protect(): astype("Int64") in pandas',
+}
+"""What else to do with a column whose type does not take what was given."""
 
 
 @dataclass(frozen=True)
 class ProtectCall(Document):
     """The arguments of protect(), which take the place of a schema file."""
 
+    types: Types = field(default_factory=dict)
+
     def error(self, path: KeyPath, problem: str, hint: str | None) -> SchemaError:
         *_, column, key = ("", *path)
         if key in SAMPLES:
-            return SchemaError(f"{key}[{column!r}]: {problem}", hint=bounds_hint(column, key))
+            return SchemaError(f"{key}[{column!r}]: {problem}", hint=bounds_hint(column, key, self.types.get(column)))
         return SchemaError(f"{key}: {problem}", hint=hint and hint.replace(": ", "="))
 
 
-def bounds_hint(column: str, key: str = "bounds") -> str:
-    return f'write {key}={{"{column}": {SAMPLES[key]}}} in protect(), chosen without looking at the data'
+def bounds_hint(column: str, key: str = "bounds", kind: ColumnType | None = None) -> str:
+    """
+    >>> bounds_hint("day", "bounds", Date())
+    'write bounds={"day": ("2024-01-01", "2024-12-31")} in protect(), chosen without looking at the data'
+    """
+    sample = SAMPLES[key]
+    if key == "bounds" and isinstance(kind, Date | Timestamp):
+        sample = OF_TIMES
+    elif key == "values" and isinstance(kind, Integer):
+        sample = OF_INTEGERS
+    return f'write {key}={{"{column}": {sample}}} in protect(), chosen without looking at the data'
 
 
 def declare(
@@ -62,7 +80,7 @@ def declare(
             if not isinstance(facts, str | list | tuple | range | set | frozenset) and hasattr(facts, "__iter__"):
                 raise ProgrammingError(
                     f'{key}: "{name}" is given {shown_argument(facts)}, which may hold rows',
-                    hint=bounds_hint(name, key),
+                    hint=bounds_hint(name, key, usable[name]),
                 )
             columns[name][key] = facts if isinstance(facts, str) or not hasattr(facts, "__iter__") else list(facts)
     for name, most in contribution.items():
@@ -81,7 +99,7 @@ def declare(
         "contribution": {name: value for name, value in contribution.items() if value is not None},
         "tables": {**tables, TABLE: {"unit": unit, "unique": unique, "columns": columns}},
     }
-    return Schema.model_validate(declared, context=ProtectCall())
+    return Schema.model_validate(declared, context=ProtectCall(types=usable))
 
 
 def narrowed(schema: Schema, frame: Collection[str]) -> Schema:
@@ -125,5 +143,5 @@ def _check_kind(key: str, name: str, kind: ColumnType) -> None:
         other = "values" if kind.takes_values else "bounds" if kind.takes_bounds else None
         raise SchemaError(
             f'{key}: the column "{name}" is {kind.name}, which takes no {key}',
-            hint=bounds_hint(name, other) if other else None,
+            hint=f"{bounds_hint(name, other, kind)}; or {CONVERTED[key]}" if other else None,
         )

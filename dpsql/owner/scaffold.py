@@ -138,7 +138,8 @@ def _guess(name: str, tables: Mapping[str, Described], chosen: Chosen) -> str:
     if way is not None:
         return f"{_way(way, chosen)}, if that leads to the person"
     likely = [column for column in columns[name] if WHO.search(column)]
-    return "the column that identifies the person" + (f": {' or '.join(likely[:2])}?" if likely else "")
+    person = "the column that identifies the person" + (f": {' or '.join(likely[:2])}?" if likely else "")
+    return f"{person}; or  public: true  for a table about nobody"
 
 
 def _source_lines(table: Described) -> Iterator[str]:

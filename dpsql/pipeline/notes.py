@@ -415,7 +415,7 @@ def left_out_notes(releases: Sequence[CalibratedRelease], columns: Sequence[Colu
             histograms.get("rows"), histograms.get("groups"), found.rows or math.inf, found.groups or math.inf
         )
         if left_out >= WORTH_SAYING and not _counts_units_alone(release.planned.release):
-            more = "possibly more if a few people have very many rows"
+            more = "possibly far more if some people have very many rows"
             yield f"these bounds leave out about {left_out:.0%} of the rows, {more}"
 
 

@@ -13,6 +13,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import Place, SqlSyntaxError, Unsupported
+from dpsql.expressions.format import format_name
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import nodes, nodes_of, of_kinds
 from dpsql.expressions.refusals import spoken_name
@@ -36,7 +37,7 @@ from dpsql.sql.privacy_options import number_clauses, read_options
 from dpsql.sql.syntax import grammar_of, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from dpsql.options import QueryRequest, SqlOptions
     from dpsql.pipeline.environment import PublicEnvironment
@@ -73,21 +74,34 @@ HABITS = (
 OTHERWISE = "check the words at and before the mark"
 
 
-def syntax_hint(sql: str, mark: int) -> str:
-    """
+def syntax_hint(sql: str, mark: int, names: Iterable[str] = ()) -> str:
+    """`names` are those of declared columns and tables.
+
     >>> syntax_hint("SELEC COUNT(*) FROM visits", 11)
     'did you mean SELECT instead of SELEC?'
     >>> syntax_hint("SELECT COUNT(* FROM visits", 15)
     'a parenthesis is never closed'
+    >>> syntax_hint("SELECT AVG(birth year) FROM riders", 17, ["birth year"])
+    'write  "birth year"  with double quotes'
     """
     bare = QUOTED.sub(lambda found: " " * len(found[0]), sql)
     return (
-        _misspelt(bare, mark)
+        _unquoted(bare, mark, names)
+        or _misspelt(bare, mark)
         or _habit(bare[max(0, mark - NEAR) : mark + NEAR])
         or _bracket(bare)
         or _dangling(bare)
         or OTHERWISE
     )
+
+
+def _unquoted(sql: str, mark: int, names: Iterable[str]) -> str | None:
+    """A declared name of several words that the mark is in, or at the end of."""
+    for name in sorted(names, key=len, reverse=True):
+        for found in re.finditer(rf"(?i)(?<!\w){re.escape(name)}(?!\w)", sql):
+            if format_name(name).startswith('"') and found.start() <= mark <= found.end():
+                return f"write  {format_name(name)}  with double quotes"
+    return None
 
 
 def _misspelt(sql: str, mark: int) -> str | None:
@@ -176,7 +190,7 @@ def _one_query(request: QueryRequest, public: PublicEnvironment) -> tuple[exp.Qu
         raise SqlSyntaxError(
             f"the query is longer than {LONGEST_QUERY:,} characters", hint="split it into several queries"
         )
-    found, clauses = _statements(request)
+    found, clauses = _statements(request, public)
     statements = [statement for statement in found if statement is not None]
     if not statements:
         raise SqlSyntaxError("the query is empty", hint="write one, such as SELECT COUNT(*) FROM a_table")
@@ -272,7 +286,9 @@ def too_deep() -> SqlSyntaxError:
     return SqlSyntaxError("the query is nested too deeply", hint="name its parts with WITH, or use IN for long lists")
 
 
-def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple[SqlOptions, ...]]:
+def _statements(
+    request: QueryRequest, public: PublicEnvironment
+) -> tuple[Sequence[exp.Expr | None], tuple[SqlOptions, ...]]:
     sql, grammar = request.sql, grammar_of(request.dialect)
     problem: SqlSyntaxError
     try:
@@ -289,7 +305,7 @@ def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple
                 number_clauses(statement)
         return found, clauses
     except ParseError as error:
-        problem = _syntax_error(sql, error)
+        problem = _syntax_error(sql, error, _declared_names(public))
     except TokenError:
         problem = SqlSyntaxError("the query ends inside a quoted string or a comment", hint="close the quotes")
     except RecursionError:
@@ -365,7 +381,12 @@ def _is_plain_list(tokens: Sequence[Token]) -> bool:
     )
 
 
-def _syntax_error(sql: str, error: ParseError) -> SqlSyntaxError:
+def _declared_names(public: PublicEnvironment) -> set[str]:
+    tables = public.schema.tables
+    return {*tables, *(name for table in tables.values() for name in table.columns)}
+
+
+def _syntax_error(sql: str, error: ParseError, names: Collection[str]) -> SqlSyntaxError:
     detail = error.errors[0] if error.errors else {}
     highlight = str(detail.get("highlight") or "")
     start = len(str(detail.get("start_context") or ""))
@@ -375,8 +396,10 @@ def _syntax_error(sql: str, error: ParseError) -> SqlSyntaxError:
     if highlight and found >= 0:
         begin = sql.find(highlight, found + min(40, start))
         place = Place(sql, begin, begin + len(highlight) - 1)
-        return SqlSyntaxError(f'the query cannot be read at "{highlight}"', at=place, hint=syntax_hint(sql, begin))
-    return SqlSyntaxError("the query cannot be read", hint=syntax_hint(sql, len(sql)))
+        return SqlSyntaxError(
+            f'the query cannot be read at "{highlight}"', at=place, hint=syntax_hint(sql, begin, names)
+        )
+    return SqlSyntaxError("the query cannot be read", hint=syntax_hint(sql, len(sql), names))
 
 
 def _line_start(sql: str, line: int) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.expressions.format import format_expression
 from dpsql.intervals import for_all, half_width
 from dpsql.options import refuse_options
 from dpsql.pipeline.allocate import aimed
@@ -25,9 +26,12 @@ from dpsql.pipeline.stored_answers import from_text
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from dpsql.accounting.filters import Filter
     from dpsql.aggregates.release import Release
     from dpsql.options import Accuracy
+    from dpsql.pipeline.auto_bounds import AutoBounds
     from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.format import Output
     from dpsql.pipeline.plan_query import Planned
@@ -49,15 +53,26 @@ class Target:
     level: float
 
 
+def _ways_to_fix(sought: Sequence[AutoBounds]) -> Iterator[str]:
+    """How to set the bounds that the query would find."""
+    if any(one.rows for one in sought):
+        yield "max_rows_per_group=2"
+    if any(one.groups for one in sought):
+        yield "max_groups=4"
+    for expression in dict.fromkeys(value for one in sought for value, _ in one.values):
+        yield f"SUM({format_expression(expression)}, contribution_bounds_per_row => (0, 500))"
+
+
 def mechanisms_meeting(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, NoisePlan, str]]:
     """The query at its least cost with each mechanism, and the reason, cheapest first."""
     accuracy, budget = planned.request.accuracy, public.budget
     assert accuracy is not None
     refuse_options(planned.request, ("epsilon",), "accuracy=")
-    if any(one.auto_bounds for one in planned.releases):
+    sought = [one.auto_bounds for one in planned.releases if one.auto_bounds]
+    if sought:
         raise Unsupported(
             f"the query finds its own bounds and its error depends on them, so {accuracy} cannot be guaranteed",
-            hint="set max_rows_per_group=2, max_groups=4, SUM(x, contribution_bounds_per_row => (0, 500)); " + PRICE,
+            hint=f"set {', '.join(_ways_to_fix(sought))}; {PRICE}",
         )
     targets = [_target(output, accuracy, planned, public) for output in planned.outputs if not output.is_key]
     if not targets:

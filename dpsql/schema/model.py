@@ -719,7 +719,8 @@ class Table(Named):
             raise complaint(
                 NO_UNIT,
                 hint=f"write  unit: {next(iter(self.columns))}  if that column identifies the person; a table without "
-                "one may reach it:  unit: {through: order_id, to: orders.id}",
+                "one may reach it:  unit: {through: order_id, to: orders.id}; or write  public: true  if it is about "
+                "nobody",
             )
         return self
 

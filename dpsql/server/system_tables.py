@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from dpsql.expressions.format import format_name
 from dpsql.schema.types import Decimal, parse_type
 from dpsql.server.protocol import BOOL, DATE, FLOAT8, INT8, NUMERIC, TEXT, TIMESTAMP, WireType, wire_type
 
@@ -229,10 +230,11 @@ class Filler:
             index = self._oid()
             self._index(index, f"{name}_pkey", name, oids[name], key)
             more = {"conindid": index, "confrelid": 0}
-            self._constraint(f"{name}_pkey", name, oids[name], key, f"PRIMARY KEY ({key})", **more)
+            self._constraint(f"{name}_pkey", name, oids[name], key, f"PRIMARY KEY ({format_name(key)})", **more)
         if table["link"] and table["link"][1] in oids:
             column, to_table, to_column = table["link"]
-            definition = f"FOREIGN KEY ({column}) REFERENCES {to_table}({to_column})"
+            target = f"{format_name(to_table)}({format_name(to_column)})"
+            definition = f"FOREIGN KEY ({format_name(column)}) REFERENCES {target}"
             there = {"confrelid": oids[to_table], "confkey": self._number(oids[to_table], to_column), "conindid": 0}
             self._constraint(f"{name}_{column}_fkey", name, oids[name], column, definition, **there)
 

@@ -61,7 +61,10 @@ class ChargePolicy:
         if self.kind == FREE_ONLY and wanted.kind != FREE_ONLY:
             raise ProgrammingError("this login answers free questions only", hint="ask the data owner for another")
         if self.most is not None and wanted.most is not None and wanted.most > self.most:
-            raise ProgrammingError(f"this login spends {self} per question", hint=f"set {self} or less")
+            raise ProgrammingError(
+                f"this login may spend at most epsilon {float(self.most):g} per query",
+                hint=f"write {self} or less",
+            )
         return wanted
 
     @property

@@ -34,7 +34,7 @@ from dpsql.server.users import ASK, FREE_ONLY, ChargePolicy
 from dpsql.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from fractions import Fraction
 
     from dpsql.accounting.budget import Budget
@@ -181,7 +181,7 @@ def _answer(result: Result, budget: Budget, with_ends: bool) -> Reply:
         rows=[[plain(value) for value in row] for row in result.rows],
         ends=ends,
         summary=f"{_paid(result.receipt)}; {_left(budget)}",
-        notes=result.notes,
+        notes=(*result.notes, *(_ends_note(result) if with_ends else ())),
         receipt={
             "epsilon": result.receipt.epsilon,
             "delta": result.receipt.delta,
@@ -198,7 +198,14 @@ def _paid(receipt: Receipt) -> str:
         return "free: nothing private was read"
     if receipt.recalled:
         return f"free: {asked_on(receipt.asked)}"
-    return f"cost: epsilon {receipt.epsilon:.4g}, {receipt.mechanism} noise, ± at 95 %"
+    return f"cost: epsilon {receipt.epsilon:.4g}, {receipt.mechanism} noise"
+
+
+def _ends_note(result: Result) -> Iterator[str]:
+    """Other clients read the caveat in the heading, which names the column here."""
+    names = [f'"{column.name}"' for column in result.columns if column.noise_only]
+    if names:
+        yield f"{', '.join(names)}: the interval covers the noise only, not what is left out"
 
 
 def _left(budget: Budget) -> str:

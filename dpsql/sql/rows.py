@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, SchemaError
+from dpsql.expressions.format import format_name
 from dpsql.expressions.parser_tree import nodes_of
 from dpsql.expressions.properties import Properties, bounded, exact_value, one_of, property_of
 from dpsql.expressions.tree import Call, Column, Literal, names_read
@@ -379,10 +380,11 @@ def unit_of(table: Table, schema: Schema, engine: Guarantees) -> Unit | None:
 
 
 def _several_people(table: Table, hop: Hop) -> SchemaError:
+    there = ".".join(map(format_name, hop.to_table.split(".")))
     return SchemaError(
         f'tables.{table.name}.unit: nothing enforces that "{hop.to_table}.{hop.to_column}" is unique, so a row may '
         "belong to several people",
-        hint=f"ALTER TABLE {hop.to_table} ADD PRIMARY KEY ({hop.to_column}); or refer to a column with a PRIMARY "
+        hint=f"ALTER TABLE {there} ADD PRIMARY KEY ({format_name(hop.to_column)}); or refer to a column with a PRIMARY "
         f"KEY or UNIQUE constraint; where nothing enforces one (Spark, views), give {table.name} a column that "
         "identifies the person",
     )

@@ -260,7 +260,9 @@ class Scope:
     def unknown(self, node: exp.Column) -> UnknownName | Unsupported:
         if _is_outside(node, self.resolver.schema):
             return self.resolver.refuse(READS_OUTSIDE, node, COMPARE_UNITS)
-        names = {name.rpartition(".")[2] for name in self.source.columns} | set(self.aliases)
+        spelt = {name.lower(): name for table in self.resolver.schema.tables.values() for name in table.columns}
+        own = {name.rpartition(".")[2] for name in self.source.columns}
+        names = {spelt.get(name, name) for name in own} | set(self.aliases)
         shown = ".".join(part.name for part in node.parts)
         hint = did_you_mean(node.name, names)
         if hint is None or not hint.startswith("did you mean"):

@@ -956,6 +956,12 @@ def test_show(run: Run, ledger: Path) -> None:
     assert charged["epsilon"] == "0.25"
 
 
+def test_a_long_question_does_not_widen_the_list(run: Run, ledger: Path, connection: dpsql.Connection) -> None:
+    connection.execute("SELECT COUNT(*) FROM people WHERE " + " OR ".join(["age = 7"] * 90 + ["age = 89"]), epsilon=0.1)
+    assert max(map(len, run("ledger", "show", ledger).out.splitlines())) < 400
+    assert "age = 89" in run("ledger", "show", ledger, "--json").out
+
+
 def test_a_changed_entry_is_found(run: Run, ledger: Path) -> None:
     with sqlite3.connect(ledger) as file:
         for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():

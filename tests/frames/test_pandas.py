@@ -427,9 +427,10 @@ def test_before_protect(plain: pd.DataFrame) -> None:
         (
             {"bounds": {"region": (0, 1)}},
             dpsql.SchemaError,
-            r'is text, which takes no bounds\nhint: write values={"region"',
+            r'is text, which takes no bounds\nhint: write values={"region".*; or convert it to dates or numbers before',
         ),
-        ({"values": {"amount": [1.5]}}, dpsql.SchemaError, r'takes no values\nhint: write bounds={"amount"'),
+        ({"values": {"amount": [1.5]}}, dpsql.SchemaError, r'takes no values\nhint: write bounds={"amount".*"Int64"'),
+        ({"values": {"age": ["x"]}}, dpsql.SchemaError, r'write values={"age": \[1, 2, 3\]}'),
         ({"values": {"region": "north"}}, dpsql.SchemaError, "a list of at least one value"),
         ({"values": {"age": [1]}, "bounds": {"age": (0, 1)}}, dpsql.SchemaError, "bounds or values, not both"),
         ({"max_groups": 0}, dpsql.SchemaError, "max_groups: 0 is not 1 or more"),
@@ -444,6 +445,12 @@ def test_what_protect_refuses(plain: pd.DataFrame, wrong: dict[str, Any], error:
     with pytest.raises(error, match=words):
         plain.dp.protect(**{"unit": "customer", "budget": 1.0, **wrong})
     assert "dpsql" not in plain.attrs
+
+
+def test_a_hint_about_days_has_days(plain: pd.DataFrame) -> None:
+    frame = plain.assign(day=pd.Timestamp("2024-05-01"))
+    with pytest.raises(dpsql.SchemaError, match=r'write bounds={"day": \("2024-01-01", "2024-12-31"\)} in protect'):
+        frame.dp.protect(unit="customer", bounds={"day": ("01.01.2024", "31.12.2024")}, budget=1.0)
 
 
 @pytest.mark.parametrize(

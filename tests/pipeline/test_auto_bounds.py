@@ -318,7 +318,8 @@ def test_a_plan_finds_bounds(raw: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.parametrize(
     ("sql", "options", "problem"),
     [
-        ("SELECT SUM(amount) FROM orders", {"accuracy": 50}, "finds its own bounds"),
+        ("SELECT SUM(amount) FROM orders", {"accuracy": 50}, "set max_rows_per_group=2, SUM.amount, contribution"),
+        ("SELECT COUNT(*) FROM orders", {"accuracy": 50}, "hint: set max_rows_per_group=2; or set the cost"),
         ("SELECT COUNT(*) FROM orders", {"epsilon": 1, "diagnose": True}, "diagnose=True"),
         ("SELECT MEDIAN(amount) FROM orders", {"epsilon": 1, "mechanism": "smooth"}, 'mechanism="smooth"'),
         ("SELECT SUM(fixed) FROM orders", {"epsilon": 1, "bounds": (0, 5)}, 'bounds= can only be "auto"'),

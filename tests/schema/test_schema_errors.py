@@ -221,6 +221,7 @@ TEXT_FILES = [
 ]
 TABLES = [
     table("{columns: {id: integer}}", "t", "is private but names no unit", "unit: id  if"),
+    table("{columns: {id: integer}}", "t", "is private but names no unit", "public: true  if it is about nobody"),
     table("{public: true, unit: id, columns: {id: integer}}", "t.unit", 'cannot have "unit"', "remove unit"),
     table("{public: true, unique: true, columns: {id: integer}}", "t.unique", 'cannot have "unique"', "remove unique"),
     table(

@@ -49,6 +49,16 @@ def test_it_says_what_is_declared(catalog: Catalog, sql: str, rows: list[list[An
     assert rows is None or found == rows
 
 
+def test_names_with_blanks_are_quoted_in_keys() -> None:
+    """psql prints the definitions, and people copy them."""
+    way = {"unit": {"through": "rental no", "to": "all rentals.rental no"}, "columns": {"rental no": "integer"}}
+    rentals = {"unit": "rider id", "unique": True, "columns": {"rental no": "integer", "rider id": "text"}}
+    shown = Catalog("bikes", declared(load_schema({"tables": {"all rentals": rentals, "damages": way}})))
+    found = shown.run(read_statement("SELECT pg_get_constraintdef(oid) FROM pg_constraint ORDER BY 1"), [], "ada", 7)
+    keys = ['FOREIGN KEY ("rental no") REFERENCES "all rentals"("rental no")', 'PRIMARY KEY ("rider id")']
+    assert found.rows == [[key] for key in keys]
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -83,7 +83,7 @@ def test_preparing_is_free_and_executing_twice_is_recalled(conn: psycopg.Connect
         ("SELECT count(*) FROM public.nothing", "42P01", None, 22),
         ("DELETE FROM orders", "0A000", "write a SELECT", None),
         ("SET dpsql.epsilom = 1", "22023", 'did you mean "epsilon"?', None),
-        ("SET dpsql.charge = 'up-to 3'", "22023", "set up-to 0.05 or less", None),
+        ("SET dpsql.charge = 'up-to 3'", "22023", "write up-to 0.05 or less", None),
         ("SELECT count(*) FROM orders, pg_class", "0A000", "ask two queries", None),
         ("SELECT getenv('HOME')", "42883", None, None),
         ("SELECT * FROM read_csv('/etc/passwd')", "0A000", None, None),
@@ -114,6 +114,10 @@ def test_intervals_and_other_settings(conn: psycopg.Connection[Any]) -> None:
     cursor = conn.execute(BY_REGION)
     assert [column.name for column in cursor.description or ()] == ["region", "n", "n_low", "n_high"]
     assert all(low <= n <= high for _, n, low, high in cursor.fetchall())
+    heard: list[str] = []
+    conn.add_notice_handler(lambda notice: heard.append(notice.message_primary or ""))
+    conn.execute("SELECT sum(amount)::float / count(*) AS mean FROM orders").fetchall()
+    assert '"mean": the interval covers the noise only, not what is left out' in heard
     assert conn.execute("SHOW dpsql.epsilon").fetchone() == ("0.04",)
     assert "would be left" in "\n".join(line for (line,) in conn.execute("EXPLAIN SELECT sum(amount) FROM orders"))
     conn.execute("RESET ALL")

@@ -92,6 +92,12 @@ HINTS = [
         '"visit id" = 3',
         f"SELECT COUNT(*) FROM {TABLE} WHERE \"visit id\" = '3'",
     ),
+    (f"SELECT COUNT(visit id) FROM {TABLE}", "visit id", f'SELECT COUNT("visit id") FROM {TABLE}'),
+    (
+        f"SELECT COUNT(*) FROM {TABLE} WHERE 'Cost (EUR)' > 50",
+        "'Cost (EUR)'",
+        f"SELECT COUNT(*) FROM {TABLE} WHERE {COST} > 50",
+    ),
     (f"SELECT COUNT(Cost (EUR)) FROM {TABLE}", "Cost (EUR)", f"SELECT COUNT({COST}) FROM {TABLE}"),
     (f'SELECT "visit id" FROM {TABLE}', f'SELECT "visit id" FROM {TABLE}', f"SELECT COUNT(*) FROM {TABLE}"),
     (f"SELECT PRODUCT({AGE} + 1) FROM {TABLE} WHERE {AGE} < 2", f"PRODUCT({AGE} + 1)", None),
@@ -124,6 +130,11 @@ def hint_for(sql: str, session: dpsql.Connection) -> str | None:
         found = HINT.search(str(error).replace("aggregate:", "write"))
         return found[1] if found else str(error)
     return None
+
+
+def test_a_hint_spells_a_column_as_declared(session: dpsql.Connection) -> None:
+    with pytest.raises(dpsql.UnknownName, match='did you mean "Cost \\(EUR\\)"'):
+        session.explain(f'SELECT COUNT("cost EUR") FROM {TABLE}')
 
 
 # -- several rows of one person ----------------------------------------------------------------------------------------

@@ -312,7 +312,7 @@ def test_a_key_that_is_unique_by_chance_is_refused_where_it_can_change() -> None
     with pytest.raises(dpsql.SchemaError, match=r'bills\.unit: nothing enforces that "visits\.id" is unique') as caught:
         dpsql.connect(raw, schema=PATH, budget=1)
     assert "ALTER TABLE visits ADD PRIMARY KEY (id)" in str(caught.value.hint)
-    raw.execute("ALTER TABLE visits ADD PRIMARY KEY (id)")
+    raw.execute(str(caught.value.hint).partition(";")[0])
     with dpsql.connect(raw, schema=PATH, budget=1) as connection:
         raw.execute("CREATE TABLE kept AS FROM visits; DROP TABLE visits; ALTER TABLE kept RENAME TO visits")
         with pytest.raises(dpsql.OperationalError, match="changed"):
