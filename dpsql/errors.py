@@ -281,9 +281,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
     >>> did_you_mean("amuont", ["amount", "region"])
     'did you mean "amount"?'
+    >>> did_you_mean("fare eur", ["Fare EUR", "minutes"])
+    'did you mean "Fare EUR"?'
     """
     names = sorted(known)
-    close = get_close_matches(name.lower(), names, n=3, cutoff=0.6)
+    spelt = {known_name.lower(): known_name for known_name in names}
+    close = [spelt[match] for match in get_close_matches(name.lower(), spelt, n=3, cutoff=0.6)]
     if close:
         return "did you mean " + " or ".join(f'"{match}"' for match in close) + "?"
     if names and len(names) <= 12:

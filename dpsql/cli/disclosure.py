@@ -309,9 +309,9 @@ def _conditions(facts: dict[str, Any]) -> Iterator[Section]:
 
 def _promise(facts: dict[str, Any]) -> Iterator[str]:
     total = facts["promised"]
+    until = " until the end of the last term" if facts["renewal"] or len(facts["terms"]) > 1 else ""
     yield (
-        f"All answers{' until the end of the last term' * (len(facts['terms']) > 1 or bool(facts['renewal']))} together are (epsilon, "
-        "delta)-differentially private with epsilon "
+        f"All answers{until} together are (epsilon, delta)-differentially private with epsilon "
         f"{_shown(total['epsilon'])} and delta {_shown(total['delta'])}, however they were chosen."
     )
     if facts["renewal"]:

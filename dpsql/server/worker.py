@@ -141,7 +141,8 @@ def check_charge(policy: ChargePolicy, explained: Explanation) -> None:
         ASK: f"to allow it in this session: SET dpsql.charge = 'up-to {cost:.4g}'",
         FREE_ONLY: "ask what was asked before, or ask the data owner for a login that may spend",
     }.get(policy.kind, f"write epsilon={policy.allowed:.4g} or less")
-    raise CostNotAllowed(f"the query costs epsilon {cost:.4g}, and this session spends {policy} per query", hint=hint)
+    may = f"may spend epsilon {policy.allowed:.4g} on one" if policy.allowed else "may spend nothing"
+    raise CostNotAllowed(f"the query costs epsilon {cost:.4g}, and this session {may}", hint=hint)
 
 
 def _parameters(request: dict[str, Any]) -> Any:

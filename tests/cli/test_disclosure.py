@@ -221,3 +221,14 @@ def test_the_command(tmp_path: Path, schema: Schema, capsys: pytest.CaptureFixtu
             main(["disclose", "--ledger", str(path), "--schema", str(written), "--format", style])
         assert ended.value.code == (2 if style == "pdf" else 0)
         assert capsys.readouterr().out.startswith(first)
+
+
+def test_a_budget_that_is_not_renewed_has_no_terms(
+    tmp_path: Path, schema: Schema, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, written = tmp_path / "shop.ledger", tmp_path / "shop.yaml"
+    written.write_text(yaml.safe_dump(SCHEMA))
+    Ledger.open(path, dataset="shop", epsilon=1).close()
+    with pytest.raises(SystemExit):
+        main(["disclose", "--ledger", str(path), "--schema", str(written)])
+    assert "All answers together are (epsilon, delta)-differentially private" in capsys.readouterr().out
