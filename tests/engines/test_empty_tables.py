@@ -60,7 +60,7 @@ def questions() -> list[Question]:
     return [*FOUND, *found, *asked]
 
 
-EVERY = {"duckdb": 12, "postgresql": 16, "spark": 100}
+EVERY = {"duckdb": 24, "postgresql": 32, "spark": 100}
 """One question in so many is asked by every run of the tests; all are by `make test-long`."""
 Connect = Callable[[str, str], dpsql.Connection]
 

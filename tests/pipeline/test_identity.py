@@ -499,8 +499,8 @@ def test_answers_of_an_older_dpsql_are_kept_and_not_found(database: duckdb.DuckD
 # Equal identities have equal exact answers, whatever the rows: each question is asked in other words, which should mean
 # the same, and with changes that should not.
 
-WORLDS, ASKED = 4, 20
-MORE = [pytest.param(number, marks=pytest.mark.long) for number in range(WORLDS, 10 * WORLDS)]
+WORLDS, ASKED = 2, 20
+MORE = [pytest.param(number, marks=pytest.mark.long) for number in range(WORLDS, 20 * WORLDS)]
 GENERATED = runpy.run_path(str(Path(__file__).parents[1] / "whole" / "test_generated.py"))
 World, Maker = GENERATED["World"], GENERATED["Maker"]
 

@@ -419,7 +419,7 @@ def connected(database: duckdb.DuckDBPyConnection) -> dpsql.Connection:
     return dpsql.connect(database, schema=TEXTS, budget=1e9, delta=1e-6, query_epsilon=1e6, ledger=":memory:")
 
 
-@pytest.mark.parametrize("sql", COPIED)
+@pytest.mark.parametrize("sql", [COPIED[0], *(pytest.param(sql, marks=pytest.mark.long) for sql in COPIED[1:])])
 def test_no_long_text_is_held_many_times(sql: str) -> None:
     """Nor are units of long names."""
     peaks = []
