@@ -28,7 +28,7 @@ from dpsql.sql import query
 from dpsql.sql.rows import PrivateRows
 
 BY_HAND = "DPSQL_EXAMPLES" in os.environ
-EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "90"))
 PEOPLE = 24
 check_neighbour = runpy.run_path(str(Path(__file__).parents[1] / "whole" / "test_neighbours.py"))["check_neighbour"]
 
