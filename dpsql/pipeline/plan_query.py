@@ -118,6 +118,11 @@ def propagate_to_outputs(
         # Which of the texts are keys is not known then.
         return tuple(replace(output, lost=_is_open(output) and is_number(kind)) for output, kind in pairs), None
     columns = propagated.made(names)
+    # A number that a release chose, a MODE, has no replicas, and a note says its error.
+    pairs = [
+        (replace(output, is_answer=output.is_answer and (made == LOST or not is_number(kind))), kind)
+        for (output, kind), made in zip(pairs, columns, strict=True)
+    ]
     if len(set(names)) < len(names):
         # Replicas are found by name; what is not noisy needs none.
         columns = [made.lost for made in columns]
@@ -138,7 +143,7 @@ def _with_error(output: Output, kind: str, made: Made, *, chosen: bool) -> Outpu
         return replace(output, is_key=is_key)
     if not is_number(kind):  # a text, a date, a test: there is no interval of those
         return replace(output, is_key=is_key, lost=not output.is_answer)
-    is_lost = made.kind is Kind.LOST
+    is_lost = made.kind is Kind.LOST and not output.is_answer
     return replace(output, is_key=is_key, replicate=made.replicate, lost=is_lost, chosen=output.chosen or chosen)
 
 

@@ -141,8 +141,8 @@ def check_charge(policy: ChargePolicy, explained: Explanation) -> None:
         ASK: f"to allow it in this session: SET dpsql.charge = 'up-to {cost:.4g}'",
         FREE_ONLY: "ask what was asked before, or ask the data owner for a login that may spend",
     }.get(policy.kind, f"write epsilon={policy.allowed:.4g} or less")
-    may = f"may spend epsilon {policy.allowed:.4g} on one" if policy.allowed else "may spend nothing"
-    raise CostNotAllowed(f"the query costs epsilon {cost:.4g}, and this session {may}", hint=hint)
+    most = f"at most epsilon {policy.allowed:.4g} per query" if policy.allowed else "nothing"
+    raise CostNotAllowed(f"the query costs epsilon {cost:.4g}, but this session may spend {most}", hint=hint)
 
 
 def _parameters(request: dict[str, Any]) -> Any:

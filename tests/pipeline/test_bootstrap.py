@@ -211,6 +211,7 @@ def test_texts_that_noise_chose_are_named_and_keys_are_not() -> None:
         "SELECT region, COUNT(*) AS n FROM v GROUP BY region UNION SELECT 'all', COUNT(*) FROM v ORDER BY region",
         f"SELECT * EXCLUDE (n, a) FROM {BY_REGION}",
         "SELECT MODE(region) AS m FROM v",  # a note of its own says how many rows it may be off
+        "SELECT MODE(month) AS m, MODE(month) AS m FROM v",
     ):
         named = [note for note in asked(sql).notes if note.endswith("the error is unknown")]
         assert named == [note for note in named if note.startswith('"n":')]
