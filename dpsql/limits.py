@@ -16,6 +16,8 @@ MOST_NODES = 50_000
 """Nodes of the parser's tree."""
 DEEPEST = 150
 """Levels of parentheses, operators and subqueries; a chain of AND or OR is one. The engine needs the cube of it."""
+DEEPEST_TYPES = 8
+"""Brackets within brackets, each after the name of a type, as in ARRAY[ARRAY[1]]: each triples the parser's work."""
 MOST_QUERIES = 200
 """SELECTs in the text. Each is copied and compared with others as a text, with all that stands within it."""
 MOST_TERMS = 300

@@ -314,6 +314,8 @@ TOO_MUCH: dict[str, tuple[str, tuple[object, ...]]] = {
     "tables": (f"SELECT COUNT(*) FROM ({repeated('SELECT u FROM t', limits.MOST_TABLES + 1, 'UNION ALL')})", ()),
     "releases": (f"SELECT {repeated('(SELECT COUNT(*) FROM t WHERE k = {})', limits.MOST_RELEASES + 1, ',')}", ()),
     "a compared text": ("SELECT COUNT(*) FROM t WHERE LEVENSHTEIN(s, ?) < 3", ("a" * (limits.LONGEST_COMPARED + 1),)),
+    "brackets of types": (f"SELECT COUNT(*) FROM t WHERE k = {'int[' * 30}1{']' * 30}", ()),
+    "brackets of arrays": (f"SELECT COUNT(*) FROM t WHERE k = {'array[' * 30}1{']' * 30}", ()),
     "a pattern": ("SELECT COUNT(*) FROM t WHERE s LIKE ?", ("a" * (limits.LONGEST_PATTERN + 1),)),
     "a part": ("SELECT COUNT(*) FROM t WHERE CONTAINS(s, ?)", ("a" * (limits.LONGEST_PATTERN + 1),)),
 }

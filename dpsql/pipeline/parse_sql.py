@@ -19,6 +19,7 @@ from dpsql.expressions.parser_tree import nodes, nodes_of, of_kinds
 from dpsql.expressions.refusals import spoken_name
 from dpsql.limits import (
     DEEPEST,
+    DEEPEST_TYPES,
     LONGEST_LIST,
     LONGEST_NUMBER,
     LONGEST_QUERY,
@@ -38,6 +39,8 @@ from dpsql.sql.syntax import grammar_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+
+    from sqlglot import Dialect
 
     from dpsql.options import QueryRequest, SqlOptions
     from dpsql.pipeline.environment import PublicEnvironment
@@ -71,6 +74,8 @@ HABITS = (
     (r"&&", "write AND"),
     (r"(?i)\bELSE\s*IF\b|\bELSEIF\b", "write CASE WHEN a THEN 1 WHEN b THEN 2 ELSE 3 END"),
 )
+OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 OTHERWISE = "check the words at and before the mark"
 
 
@@ -295,6 +300,7 @@ def _statements(
         marks = list(marked(grammar.tokenize(sql), request.parameter_names))
         tokens, clauses = read_options(marks, sql, _given(request).by_any_name)
         _check_chains(tokens)
+        check_types(tokens, grammar)
         _check_lists(tokens, sql)
         if request.dialect == "duckdb":
             _check_units(tokens, sql)
@@ -336,6 +342,19 @@ def _check_chains(tokens: Sequence[Token]) -> None:
     dots = [after for after in pairwise(tokens) if after[1].token_type is TokenType.DOT]
     if sum(before.token_type is TokenType.R_PAREN for before, _ in dots) > DEEPEST:
         raise too_deep()
+
+
+def check_types(tokens: Sequence[Token], grammar: Dialect) -> None:
+    """Refuses int[int[int[... before it is read: the parser tries each bracket as the type's own, and then again."""
+    opened: list[bool] = []
+    for before, token in pairwise(tokens):
+        if token.token_type in OPENING:
+            is_if = before.text.upper() == "IF" and token.token_type is not TokenType.L_PAREN
+            opened.append(is_if or before.token_type in grammar.parser_class.TYPE_TOKENS)
+            if sum(opened) > DEEPEST_TYPES:
+                raise too_deep()
+        elif token.token_type in CLOSING and opened:
+            opened.pop()
 
 
 def _check_lists(tokens: Sequence[Token], sql: str) -> None:

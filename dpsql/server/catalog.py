@@ -15,9 +15,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
 import duckdb
-from sqlglot import exp, parse
+from sqlglot import Dialect, exp
 from sqlglot.errors import SqlglotError
 
+from dpsql.errors import SqlSyntaxError
+from dpsql.pipeline.parse_sql import check_types
 from dpsql.server.channel import plain
 from dpsql.server.protocol import WireType, refused, wire_type
 from dpsql.server.system_tables import OWN, Filler, declared_type, system_tables
@@ -34,10 +36,13 @@ SETTINGS: dict[str, Any] = {
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
 }
+POSTGRES = Dialect.get_or_raise("postgres")
 MOST_SECONDS = 5.0
 LONGEST_CATALOG_QUERY = 30_000
 """Characters; tools ask with a third of it, and the front serves everybody while it reads one."""
 MOST_ROWS = 20_000
+LARGEST_ANSWER = 50_000_000
+"""Characters of an answer of the catalogue."""
 SCHEMAS = {"pg_catalog": "pg", "information_schema": "info", "dpsql": "own"}
 LIVE = ("budget", "history")
 
@@ -80,8 +85,10 @@ def read_statement(sql: str) -> Reading:
 def _parsed(sql: str) -> exp.Expr | None:
     """The only statement of a text; None if there is none that can be read."""
     try:
-        found = parse(sql, dialect="postgres")
-    except (SqlglotError, RecursionError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+        tokens = POSTGRES.tokenize(sql)
+        check_types(tokens, POSTGRES)
+        found = POSTGRES.parser().parse(tokens, sql)
+    except (SqlSyntaxError, SqlglotError, RecursionError, AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
     return found[0] if len(found) == 1 else None
 
@@ -100,9 +107,9 @@ def _system_table(table: exp.Table) -> tuple[str, str] | None:
 NAMES = """
     abs any_value array_agg array_append array_cat array_length array_position array_remove array_to_string avg bool_and
     bool_or btrim cardinality ceil char_length chr coalesce concat concat_ws count dense_rank every exists floor
-    generate_series generate_subscripts greatest initcap json_array json_object least left length log lower lpad ltrim
+    generate_series generate_subscripts greatest initcap json_array json_object least left length log lower ltrim
     max md5 min mod now nullif octet_length position pow power rank regexp_match regexp_replace replace reverse right
-    round row_number rpad rtrim sign split_part sqrt starts_with string_agg strpos substr substring sum to_char to_json
+    round row_number rtrim sign split_part sqrt starts_with string_agg strpos substr substring sum to_char to_json
     translate trim unnest upper
 """
 PLAIN = frozenset(NAMES.split())
@@ -110,11 +117,13 @@ NODES = """
     Abs And Any AnyValue Array ArrayAgg ArrayAppend ArrayConcat ArrayLength ArraySize ArrayToString Avg Case Cast Ceil
     Chr Coalesce Concat ConcatWs Count CurrentDate CurrentTime CurrentTimestamp DenseRank Exists Explode Extract Floor
     GenerateSeries Greatest GroupConcat If ILike Initcap Least Left Length Like Localtimestamp Log LogicalAnd LogicalOr
-    Lower MD5 Max Min Mod Not Nullif Or Pad Posexplode Pow Rank RegexpExtract RegexpILike RegexpLike Replace
+    Lower MD5 Max Min Mod Not Nullif Or Posexplode Pow Rank RegexpExtract RegexpILike RegexpLike Replace
     RegexpReplace Reverse Right Round RowNumber Sign Split SplitPart Sqrt StartsWith StrPosition Substring Sum TimeToStr
     ToChar Translate Trim TryCast Unnest Upper Xor
 """
 SAFE = tuple(getattr(exp, name) for name in NODES.split() if hasattr(exp, name))
+WRITING = (exp.Command, exp.DDL, exp.DML, exp.Into, exp.Lock)
+WORD = re.compile(r"\w*", re.ASCII)
 WORDS: dict[str, str] = {
     "CurrentUser": "current_user",
     "SessionUser": "session_user",
@@ -156,7 +165,7 @@ def rewritten(tree: exp.Expr) -> str:
             found = _rewrite(node)
             if found is not node:
                 node.replace(found)
-        for node in copy.find_all(exp.Func, exp.Command, exp.Into, exp.Lock):
+        for node in copy.find_all(exp.Func, exp.Var, *WRITING):
             _check(node)
         return str(copy.sql(dialect="duckdb"))
     except (SqlglotError, RecursionError):
@@ -283,6 +292,12 @@ def _cast(node: exp.Cast) -> exp.Expr:
 
 
 def _check(node: exp.Expr) -> None:
+    # The unit of EXTRACT and other words are written without quotes, whatever they contain.
+    word = node.this if isinstance(node, exp.Extract) else node
+    if isinstance(node, exp.Extract | exp.Var) and not WORD.fullmatch(word.name):
+        raise refused("42601", f"{word.name[:60]!r} is not a word", None)
+    if isinstance(node, exp.Var):
+        return
     if isinstance(node, exp.Anonymous):
         if node.name.lower() in PLAIN or (isinstance(node.parent, exp.Dot) and node.name in our_functions()):
             return
@@ -364,9 +379,11 @@ class Catalog:
         clock = threading.Timer(MOST_SECONDS, cursor.interrupt)
         clock.start()
         try:
-            cursor.execute(sql, list(parameters) or None)
+            query = self._prepared(cursor, sql)
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            cursor.execute(query, list(parameters) or None)
             described = cursor.description or []
-            rows = cursor.fetchmany(MOST_ROWS)
+            rows = _rows(cursor)
             columns = tuple((str(name), wire_type(str(kind))) for name, kind, *_ in described)
             return Found(columns, [[plain(value) for value in row] for row in rows])
         except duckdb.Error as error:
@@ -375,3 +392,21 @@ class Catalog:
         finally:
             clock.cancel()
         raise refused("0A000", f"this query of the catalogue is not supported: {said}", "it is free, and reads no data")
+
+    def _prepared(self, cursor: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+        """One query, as the engine itself reads it, whatever the parser made of it."""
+        statements = cursor.extract_statements(sql)
+        if len(statements) == 1 and statements[0].type == duckdb.StatementType.SELECT:
+            return statements[0]
+        raise refused("0A000", "this query of the catalogue is not supported", "it is free, and reads no data")
+
+
+def _rows(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    size = 0
+    while len(found) < MOST_ROWS and (rows := cursor.fetchmany(100)):
+        size += sum(len(value) for row in rows for value in row if isinstance(value, str | list))
+        if size > LARGEST_ANSWER:
+            raise refused("54000", "the answer is too long", "ask for fewer rows or columns")
+        found += rows
+    return found

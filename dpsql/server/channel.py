@@ -195,7 +195,10 @@ class Link:
         try:
             async with self._turns[analyst], self._places:
                 self.questions += 1
-                return await self._sent(operation, analyst, given)
+                try:
+                    return await self._sent(operation, analyst, given)
+                finally:
+                    await self.next_tick()  # when the next question begins does not tell when this one ended
         finally:
             self._waiting[analyst] -= 1
 

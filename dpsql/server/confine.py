@@ -58,7 +58,7 @@ def confine(readable: Iterable[str] | None, *, network: bool) -> bool:
     """Gives up all files but these, which can be read (None: keeps files as they are), and TCP unless `network`.
 
     Sockets that are open already stay. It holds for this thread and for those that it starts later, so it comes first.
-    Returns whether it was possible.
+    Returns whether all of it was possible: TCP is since Linux 6.7. UDP and sockets with a path stay.
     """
     known = version()
     if known == 0:
@@ -78,7 +78,7 @@ def confine(readable: Iterable[str] | None, *, network: bool) -> bool:
             _allow(libc, rules, path)
         if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
             return False
-        return bool(libc.syscall(RESTRICT_SELF, rules, 0) == 0)
+        return bool(libc.syscall(RESTRICT_SELF, rules, 0) == 0) and (network or bool(tcp))
     finally:
         os.close(rules)
 

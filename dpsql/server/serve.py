@@ -8,6 +8,7 @@ the workers after the questions that were charged.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import OperationalError
+from dpsql.server.settings import DatasetSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,8 @@ LEAST_LIFE = 5.0
 """A process that ends sooner is started again only after a wait, which doubles."""
 LONGEST_WAIT = 60.0
 GRACE = 10.0
+FRONT_ENVIRONMENT = ("PATH", "PYTHON", "HOME", "LANG", "LC_", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "COVERAGE")
+"""What the front hears of the environment: names that begin so."""
 
 
 @dataclass
@@ -39,6 +43,8 @@ class Child:
 
     module: str
     given: dict[str, Any]
+    environment: dict[str, str] | None = None
+    """None: this process's own."""
     process: subprocess.Popen[str] | None = None
     started: float = 0.0
     wait: float = 0.0
@@ -50,7 +56,11 @@ class Child:
         self.end(0)
         self.started = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", self.module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-P", "-m", self.module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environment,
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -118,7 +128,11 @@ def children_of(settings: ServerSettings) -> list[Child]:
         )
         for name, dataset in settings.datasets.items()
     ]
-    return [*workers, Child("dpsql.server.front", settings.model_dump(by_alias=True))]
+    # Where a database is may contain its password; so may the environment.
+    unnamed = {name: DatasetSettings(database="", schema="") for name in settings.datasets}
+    known = settings.model_copy(update={"datasets": unnamed}).model_dump(by_alias=True)
+    environment = {name: value for name, value in os.environ.items() if name.startswith(FRONT_ENVIRONMENT)}
+    return [*workers, Child("dpsql.server.front", known, environment)]
 
 
 def serve(settings: ServerSettings, tell: Callable[[dict[str, Any]], None]) -> None:

@@ -58,6 +58,8 @@ NO_OPS = {
 COPY = re.compile(r"\s*COPY\s*\((?P<query>.*)\)\s*TO\s+STDOUT\b(?P<options>.*)", re.IGNORECASE | re.DOTALL)
 BLANKS = " \t\r\n;"
 LONGEST_SETTING = 1_000
+LONGEST_PARAMETER_NUMBER = 4
+"""Digits of $1, $2, ...: each number up to the largest takes memory."""
 FIRST = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
 
 
@@ -90,9 +92,13 @@ def statements_of(text: str) -> tuple[Statement, ...]:
     """
     if len(text) > LONGEST_QUERY:
         raise refused("54000", f"the text is longer than {LONGEST_QUERY:,} characters", "split it into several queries")
+    try:
+        ends = _ends(text)
+    except SqlglotError:
+        return (Statement("query", text),)  # the pipeline says what is wrong
     found = []
     start = 0
-    for end in (*_ends(text), len(text)):
+    for end in (*ends, len(text)):
         part = text[start:end]
         if FIRST.sub("", part, count=1).strip() or FIRST.match(part)[1]:  # type: ignore[index]
             found.append(_classified(part, start))
@@ -100,11 +106,16 @@ def statements_of(text: str) -> tuple[Statement, ...]:
     return tuple(found)
 
 
+def without_comment(sql: str) -> str:
+    """
+    >>> without_comment("/* by a tool */ BEGIN")
+    'BEGIN'
+    """
+    return sql[FIRST.match(sql).start(1) :]  # type: ignore[union-attr]
+
+
 def _ends(text: str) -> list[int]:
-    try:
-        tokens = Dialect.get_or_raise("postgres").tokenize(text)
-    except SqlglotError:
-        return []
+    tokens = Dialect.get_or_raise("postgres").tokenize(text)
     return [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
 
 
@@ -206,7 +217,9 @@ def parameter_types(statement: Statement, tables: Mapping[str, Mapping[str, Wire
     found: dict[int, WireType] = {}
     known = _columns(statement.reading.tree, tables)
     for node in statement.reading.tree.find_all(exp.Parameter):
-        if node.name.isdigit():
+        if node.name.isdecimal():
+            if len(node.name) > LONGEST_PARAMETER_NUMBER:
+                raise refused("42P02", f"there is no parameter ${node.name[:20]}", "number them $1, $2, ...")
             found[int(node.name)] = _type_of(node, known)
     return [found.get(number, TEXT) for number in range(1, max(found, default=0) + 1)]
 
@@ -262,9 +275,15 @@ SET = re.compile(
     r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?P<name>[\w.]+)\s*(?:=|\bTO\b)(?P<value>.*)", re.IGNORECASE | re.DOTALL
 )
 SET_SPECIAL = re.compile(
-    r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?:CHARACTERISTICS|TRANSACTION|TIME\s+ZONE|NAMES|ROLE|AUTHORIZATION|CONSTRAINTS)\b",
+    r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?:CHARACTERISTICS|TRANSACTION|TIME\s+ZONE|NAMES|CONSTRAINTS)\b",
     re.IGNORECASE,
 )
+SET_NOBODY = re.compile(
+    r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?:ROLE\s+NONE|(?:SESSION\s+)?AUTHORIZATION\s+DEFAULT)", re.IGNORECASE
+)
+SET_NAME = re.compile(r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?:ROLE|(?:SESSION\s+)?AUTHORIZATION)\b", re.IGNORECASE)
+"""In whose name questions are asked is what the login says."""
+SET_OURS_LOCAL = re.compile(r"\s*SET\s+LOCAL\s+dpsql\.", re.IGNORECASE)
 RESET = re.compile(r"\s*(?:RESET|DISCARD)\s+(?P<name>[\w.]+)", re.IGNORECASE)
 PREFIX = "dpsql."
 OURS = ("intervals", "charge", *OPTIONS)
@@ -289,8 +308,12 @@ class SessionSettings:
 
     def apply(self, sql: str) -> str:
         """Reads SET, RESET or DISCARD; returns what PostgreSQL says when it is done."""
-        if SET_SPECIAL.match(sql):
+        if SET_SPECIAL.match(sql) or SET_NOBODY.fullmatch(sql.rstrip(BLANKS)):
             return "SET"
+        if SET_NAME.match(sql):
+            raise _in_another_name()
+        if SET_OURS_LOCAL.match(sql):
+            raise refused("0A000", "transactions keep nothing here, so SET LOCAL has no end", "write SET, later RESET")
         if (reset := RESET.fullmatch(sql.rstrip(BLANKS))) is not None:
             self._reset(reset["name"].lower())
             return "DISCARD ALL" if sql.lstrip()[:7].upper() == "DISCARD" else "RESET"
@@ -309,7 +332,9 @@ class SessionSettings:
         except ProgrammingError as error:
             problem: Refused = refused("22023", error.problem, error.hint)
         else:
-            if name in FIXED and not value.lower().startswith(FIXED[name]):
+            if name in ("role", "session_authorization"):
+                problem = _in_another_name()
+            elif name in FIXED and not value.lower().startswith(FIXED[name]):
                 problem = refused("22023", f"{name} cannot be {value[:40]} here", f"it is {FIXED[name][0]}")
             elif "." not in name and name not in setting_values():
                 problem = refused("42704", f'unrecognized configuration parameter "{name[:60]}"')
@@ -356,6 +381,10 @@ class SessionSettings:
         if name in self.others or name in setting_values():
             return self.others.get(name) or setting_values()[name]
         raise refused("42704", f'unrecognized configuration parameter "{name[:60]}"', "SHOW ALL lists them")
+
+
+def _in_another_name() -> Refused:
+    return refused("0A000", "a session asks in the name of its login", "sign in with another login")
 
 
 def _unquoted(value: str) -> str:

@@ -67,6 +67,7 @@ from dpsql.server.statements import (
     output_name,
     parameter_types,
     statements_of,
+    without_comment,
     without_schema,
 )
 from dpsql.server.system_tables import OWN, setting_values, system_types
@@ -179,8 +180,12 @@ class WireSession:
 
     async def _start(self) -> bool:
         """Reads first messages until somebody has signed in; False for what is over without."""
+        asked: set[int] = set()  # each once: replies that nobody reads would pile up
         while True:
             code, body = await read_startup(self.reader)
+            if code in asked:
+                raise ProtocolViolation("a first message comes twice")
+            asked.add(code)
             if code == SSL_REQUEST:
                 await self._start_tls()
             elif code == GSS_REQUEST:
@@ -197,12 +202,11 @@ class WireSession:
                 raise ProtocolViolation("only version 3 of the protocol is spoken here")
 
     async def _start_tls(self) -> None:
-        if self.writer.get_extra_info("ssl_object") is not None:
-            raise ProtocolViolation("TLS has begun already")
-        # What somebody else slipped in before the handshake would count as said within it.
+        self._send(b"S")
+        # What somebody else slipped in before the handshake would count as said within it. Nothing waits after this.
+        await self.writer.drain()
         if getattr(self.reader, "_buffer", b""):
             raise ProtocolViolation("data before the handshake")
-        self._send(b"S")
         await self.writer.start_tls(self.front.tls)
 
     def _cancel(self, pid: int, secret: int) -> None:
@@ -548,11 +552,11 @@ class WireSession:
         )
 
     async def _no_op(self, statement: Statement, values: list[Any]) -> Outcome:
-        words = statement.sql.split()
+        words = without_comment(statement.sql).split()
         tag = NO_OPS[words[0].strip(";").upper()]
         if tag in ("BEGIN", "START TRANSACTION"):
             self.status = b"T"
-        elif tag in ("COMMIT", "ROLLBACK") and "TO" not in statement.sql.upper().split():
+        elif tag in ("COMMIT", "ROLLBACK") and "TO" not in [word.upper() for word in words]:
             self.status = b"I"
         elif tag == "DEALLOCATE":
             name = words[-1].strip('";')
@@ -561,10 +565,10 @@ class WireSession:
         return Outcome(tag)
 
     async def _set(self, statement: Statement, values: list[Any]) -> Outcome:
-        return Outcome(self.settings.apply(statement.sql))
+        return Outcome(self.settings.apply(without_comment(statement.sql)))
 
     async def _show(self, statement: Statement, values: list[Any]) -> Outcome:
-        words = statement.sql.replace(";", " ").split()
+        words = without_comment(statement.sql).replace(";", " ").split()
         name = "".join(words[1:]).lower().replace('"', "")
         if words[0].upper() != "SHOW" or name in ("tables", "alltables"):
             table = name.removeprefix("table").removeprefix("public.") if words[0].upper() != "SHOW" else ""

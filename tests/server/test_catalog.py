@@ -12,6 +12,7 @@ import yaml
 from dpsql.schema import load_schema
 from dpsql.server.catalog import Catalog, read_statement
 from dpsql.server.protocol import Refused
+from dpsql.server.statements import parameter_types, statements_of
 from dpsql.server.worker import declared
 
 QUERIES: dict[str, str] = yaml.safe_load((Path(__file__).parent / "introspection.yaml").read_text(encoding="utf-8"))
@@ -88,6 +89,57 @@ def test_nothing_else_is_reached(catalog: Catalog, sql: str) -> None:
         assert reading.is_catalog is False or catalog.run(reading, [], "ada", 7) is None
     except Refused:
         pass
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH x AS (DELETE FROM pg_namespace RETURNING *) SELECT * FROM x",
+        "WITH x AS (UPDATE pg_namespace SET nspname = 'mine' RETURNING *) SELECT * FROM x",
+        "WITH x AS (INSERT INTO pg_namespace (oid) VALUES (7) RETURNING *) SELECT * FROM x",
+        'SELECT extract("epoch FROM now()); DELETE FROM pg.pg_namespace; SELECT extract(epoch" FROM now())',
+        'SELECT extract("epoch FROM now()), (SELECT getvariable(chr(112))), extract(epoch" FROM now())',
+    ],
+)
+def test_nothing_is_written_and_no_word_is_a_statement(catalog: Catalog, sql: str) -> None:
+    spaces = read_statement("SELECT nspname FROM pg_namespace ORDER BY 1")
+    before = catalog.run(spaces, [], "ada", 7).rows
+    with pytest.raises(Refused):
+        catalog.run(read_statement(sql), [], "ada", 7)
+    assert catalog.run(spaces, [], "ada", 7).rows == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["DELETE FROM pg.pg_namespace", "SELECT 1; DELETE FROM pg.pg_namespace", "SET VARIABLE login = 'bob'", "BEGIN"],
+)
+def test_whatever_is_written_for_the_engine_it_reads_one_query(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    """Behind the checks of the tree there is another."""
+    monkeypatch.setattr("dpsql.server.catalog.rewritten", lambda tree: sql)
+    with pytest.raises(Refused):
+        catalog.run(read_statement("SELECT 1"), [], "ada", 7)
+
+
+def test_a_large_answer_is_refused(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.server.catalog.LARGEST_ANSWER", 10_000)
+    with pytest.raises(Refused, match="too long"):
+        catalog.run(read_statement("SELECT relname FROM pg_class, generate_series(1, 100) AS g"), [], "ada", 7)
+    with pytest.raises(Refused):
+        catalog.run(read_statement("SELECT length(rpad('x', 2000000000, 'y'))"), [], "ada", 7)
+
+
+@pytest.mark.parametrize("opening", ["array[", "int[", "text(", "if["])
+def test_no_brackets_keep_the_parser_busy(opening: str) -> None:
+    """It would try each both ways: 30 of them for years."""
+    closing = {"[": "]", "(": ")"}[opening[-1]]
+    assert not read_statement(f"SELECT {opening * 30}1{closing * 30}").is_catalog
+
+
+def test_the_number_of_a_parameter_takes_no_memory() -> None:
+    with pytest.raises(Refused, match="no parameter"):
+        parameter_types(statements_of("SELECT $999999999")[0], {})
 
 
 def test_work_without_end_is_stopped(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

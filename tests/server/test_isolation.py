@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -23,6 +24,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from dpsql.server.channel import Link
 from dpsql.server.confine import version
 from dpsql.server.scram import Exchange, Verifier
 from dpsql.server.serve import children_of
@@ -69,6 +71,12 @@ def test_what_comes_before_the_handshake_is_refused(raw: socket.socket) -> None:
     """CVE-2021-23214: it would count as said within TLS."""
     raw.sendall(struct.pack("!ii", 8, 80877103) + startup(user="ada", database="shop"))
     assert b"data before the handshake" in heard(raw)
+
+
+def test_replies_before_the_password_do_not_pile_up(raw: socket.socket) -> None:
+    """A client that does not read them would make the server wait, and send more before the handshake meanwhile."""
+    raw.sendall(struct.pack("!ii", 8, 80877104) * 2)
+    assert b"comes twice" in heard(raw)
 
 
 def test_wrong_passwords_and_unknown_names_look_the_same_and_are_throttled(server: Any) -> None:
@@ -178,6 +186,39 @@ refused(lambda: open("/proc/{server.children[0].process.pid}/environ", "rb").rea
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
     assert server.children[-1].ready["is_confined"]
+
+
+def test_the_front_does_not_hear_where_the_data_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor what else the supervisor knows: a password in an address, or in the environment."""
+    monkeypatch.setenv("PGPASSWORD", "sekret")
+    address = "postgresql://dpsql:sekret@db/shop"
+    settings = made({"datasets": {"shop": {"database": address, "schema": "shop.yaml"}}, "folder": "/tmp/x"})
+    worker, front = children_of(settings)
+    assert "sekret" not in json.dumps([front.given, front.environment])
+    assert "sekret" in json.dumps(worker.given)
+    assert list(front.given["datasets"]) == ["shop"]
+
+
+async def _begins_of_questions(tick: float) -> tuple[list[float], list[float]]:
+    begun, ended = [], []
+
+    class Recorded(Link):
+        async def _sent(self, operation: str, analyst: str, given: dict[str, Any]) -> Any:
+            begun.append(time.time())
+            await asyncio.sleep(tick / 4)
+            ended.append(time.time())
+
+    link = Recorded("shop", Path("none"), tick)
+    await asyncio.gather(*(link.ask("execute", "ada") for _ in range(4)))
+    return begun, ended
+
+
+def test_the_next_question_of_an_analyst_begins_at_a_tick() -> None:
+    """Whoever sees when it begins does not see when the one before it ended."""
+    tick = 0.1
+    begun, ended = asyncio.run(_begins_of_questions(tick))
+    for end, begin in zip(ended, begun[1:], strict=False):
+        assert begin // tick > end // tick
 
 
 def test_secrets_are_readable_by_their_owner_alone(server: Any) -> None:
