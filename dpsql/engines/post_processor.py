@@ -194,7 +194,8 @@ class PostProcessor:
         with self._lock, self._connection.cursor() as cursor:
             for table in tables:
                 cursor.execute(_empty(table))
-            return cursor.execute(sql).fetchall()
+            (statement,) = cursor.extract_statements(sql)  # whatever was written, it is one
+            return cursor.execute(statement).fetchall()
 
     def rows_kept(self, table: str) -> int:
         """The number of rows of an immutable table that has been read."""

@@ -74,6 +74,7 @@ HABITS = (
     (r"&&", "write AND"),
     (r"(?i)\bELSE\s*IF\b|\bELSEIF\b", "write CASE WHEN a THEN 1 WHEN b THEN 2 ELSE 3 END"),
 )
+UNQUOTED = re.compile(r"[?$]?[\w.]*[-+*/<>=~!@#%^&|?]*")
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 OTHERWISE = "check the words at and before the mark"
@@ -203,7 +204,9 @@ def _one_query(request: QueryRequest, public: PublicEnvironment) -> tuple[exp.Qu
         raise SqlSyntaxError(
             f"there are {len(statements)} statements, but only one can run at a time", hint="run them one by one"
         )
-    _check_size(nodes(statements[0]))  # also before anything is rewritten
+    parts = nodes(statements[0])
+    _check_size(parts)  # also before anything is rewritten
+    check_words(parts)
     tree = unpivoted(unchained(statements[0]), sql, lambda table, name: pivoted_values(table, name, public.schema))
     if not isinstance(tree, exp.Query):
         raise no_question(tree)
@@ -342,6 +345,28 @@ def _check_chains(tokens: Sequence[Token]) -> None:
     dots = [after for after in pairwise(tokens) if after[1].token_type is TokenType.DOT]
     if sum(before.token_type is TokenType.R_PAREN for before, _ in dots) > DEEPEST:
         raise too_deep()
+
+
+def check_words(parts: Iterable[exp.Expr]) -> None:
+    """What is written without quotes has to be a word: in EXTRACT("year FROM d), EXTRACT(month" FROM d) it is SQL."""
+    for part in parts:
+        word = _unquoted(part)
+        if word is not None and not UNQUOTED.fullmatch(word):
+            raise SqlSyntaxError(f"{word[:60]!r} is not a word", hint="write it without quotes")
+
+
+def _unquoted(part: exp.Expr) -> str | None:
+    """What the writer of SQL takes as it is."""
+    match part:
+        case exp.Extract() | exp.Parameter():
+            return str(part.this.name)
+        case exp.Var() | exp.Placeholder():
+            return str(part.name)
+        case exp.DataType():
+            return str(part.args.get("kind") or "")
+        case exp.Operator():
+            return str(part.args["operator"])
+    return None
 
 
 def check_types(tokens: Sequence[Token], grammar: Dialect) -> None:

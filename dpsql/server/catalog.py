@@ -19,7 +19,7 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import SqlSyntaxError
-from dpsql.pipeline.parse_sql import check_types
+from dpsql.pipeline.parse_sql import check_types, check_words
 from dpsql.server.channel import plain
 from dpsql.server.protocol import WireType, refused, wire_type
 from dpsql.server.system_tables import OWN, Filler, declared_type, system_tables
@@ -123,7 +123,6 @@ NODES = """
 """
 SAFE = tuple(getattr(exp, name) for name in NODES.split() if hasattr(exp, name))
 WRITING = (exp.Command, exp.DDL, exp.DML, exp.Into, exp.Lock)
-WORD = re.compile(r"\w*", re.ASCII)
 WORDS: dict[str, str] = {
     "CurrentUser": "current_user",
     "SessionUser": "session_user",
@@ -165,10 +164,11 @@ def rewritten(tree: exp.Expr) -> str:
             found = _rewrite(node)
             if found is not node:
                 node.replace(found)
-        for node in copy.find_all(exp.Func, exp.Var, *WRITING):
+        check_words(copy.walk())
+        for node in copy.find_all(exp.Func, *WRITING):
             _check(node)
         return str(copy.sql(dialect="duckdb"))
-    except (SqlglotError, RecursionError):
+    except (SqlSyntaxError, SqlglotError, RecursionError):
         pass
     raise refused("0A000", "this query of the catalogue is not supported", "it is free, and reads no data")
 
@@ -292,12 +292,6 @@ def _cast(node: exp.Cast) -> exp.Expr:
 
 
 def _check(node: exp.Expr) -> None:
-    # The unit of EXTRACT and other words are written without quotes, whatever they contain.
-    word = node.this if isinstance(node, exp.Extract) else node
-    if isinstance(node, exp.Extract | exp.Var) and not WORD.fullmatch(word.name):
-        raise refused("42601", f"{word.name[:60]!r} is not a word", None)
-    if isinstance(node, exp.Var):
-        return
     if isinstance(node, exp.Anonymous):
         if node.name.lower() in PLAIN or (isinstance(node.parent, exp.Dot) and node.name in our_functions()):
             return

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
+import dpsql
 from dpsql.engines.base import PostProcessingTable
 from dpsql.engines.post_processor import MOST_VIEWS, ImmutableTable, PostProcessor
 from dpsql.errors import ProgrammingError
@@ -122,3 +125,30 @@ def test_copies_go_with_the_last_answer() -> None:
     del answer
     gc.collect()
     assert copies() is None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        ("duckdb", 'extract("year FROM d), (SELECT 7), extract(month" FROM d)'),
+        ("postgres", 'extract("year FROM d), (SELECT 7), extract(month" FROM d)'),
+        ("postgres", 'extract("year FROM d); CREATE MACRO round(x, y) AS 0; SELECT extract(month" FROM d)'),
+        ("duckdb", "date_trunc(\"month', d), ('\" , d)"),
+        ("duckdb", 'n::"Z(1), (SELECT 7), Z"'),
+        ("postgres", 'n OPERATOR("+ 1, (SELECT 7),") 1'),
+    ],
+)
+def test_no_name_in_quotes_becomes_sql(
+    shop_database: duckdb.DuckDBPyConnection, shop_schema: dict[str, Any], dialect: str, sql: str
+) -> None:
+    question = f"SELECT {sql} FROM (SELECT DATE '2024-01-01' AS d, count(*) AS n FROM orders)"
+    with (
+        dpsql.connect(shop_database, schema=shop_schema, budget=1, dialect=dialect) as connection,
+        pytest.raises(dpsql.Error, match="not a word"),
+    ):
+        connection.explain(question)
+
+
+def test_what_runs_is_one_statement(processor: PostProcessor) -> None:
+    with pytest.raises(ValueError, match="unpack"):
+        processor.describe("SELECT 1; CREATE TABLE memory.main.mine (a INTEGER)", [])
