@@ -350,12 +350,12 @@ def _check_chains(tokens: Sequence[Token]) -> None:
 def check_words(parts: Iterable[exp.Expr]) -> None:
     """What is written without quotes has to be a word: in EXTRACT("year FROM d), EXTRACT(month" FROM d) it is SQL."""
     for part in parts:
-        word = _unquoted(part)
+        word = _as_written(part)
         if word is not None and not UNQUOTED.fullmatch(word):
             raise SqlSyntaxError(f"{word[:60]!r} is not a word", hint="write it without quotes")
 
 
-def _unquoted(part: exp.Expr) -> str | None:
+def _as_written(part: exp.Expr) -> str | None:
     """What the writer of SQL takes as it is."""
     match part:
         case exp.Extract() | exp.Parameter():
