@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from dpsql.options import QueryOptions
     from dpsql.result import Receipt, Result, ResultColumn
 
+LIMITS = ("budget", "default limit", "question limit")
+"""The states of entries whose 0 means: nothing may be spent."""
 WIDEST_CELL = 200
 """A text is cut after so many characters in a table; JSON and CSV have all of it."""
 
@@ -213,14 +215,14 @@ def entries(history: list[Entry], budget: Budget) -> CommandReport:
     rows = [list(entry.values()) for entry in seen]
     document = {"entries": seen, "budget": account(budget).document}
     names = [name for name in SHOWN if name != "analyst" or any(entry.analyst for entry in history)]
-    cells = [[_cell(name, entry[name]) for name in names] for entry in seen]
+    cells = [[_cell(name, entry[name], is_limit=entry["state"] in LIMITS) for name in names] for entry in seen]
     numbers = [name in ("number", "epsilon", "delta") for name in names]
     return CommandReport(document, SHOWN, rows, table(names, cells, numbers=numbers), str(budget))
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(name: str, value: Any, *, is_limit: bool) -> str:
     if name in ("epsilon", "delta"):
-        return f"{value:.4g}" if value else ""
+        return f"{value:.4g}" if value or is_limit else ""
     text = " ".join(str("" if value is None else value).split())
     return text if len(text) <= WIDEST_CELL else f"{text[: WIDEST_CELL - 3]}..."
 

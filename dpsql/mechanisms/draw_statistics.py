@@ -141,12 +141,12 @@ class ChosenQuantile:
     @property
     def note(self) -> str:
         error = self.choice.rank_error(0.95)
-        off = f"off by at most {error:,} ranks at 95 %; the error in value depends on the data"
+        unknown = "the error in value depends on the data"
         if (depth := self.choice.aim.inside) == 0:
-            return off
+            return f"off by at most {error:,} ranks at 95 %; {unknown}"
         # Aimed at the very end it would lie beyond the data as often as not.
-        few = f"(at the median of fewer than {2 * depth:,})"
-        return f"stops {depth:,} people short of the extreme {few}, up to {depth + error:,} with noise; {off}"
+        stops = f"stops about {depth:,} people short of the extreme, at most {depth + error:,} at 95 %"
+        return f"{stops}; of fewer than {2 * depth:,} people it is the median; {unknown}"
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
         return np.ma.masked_array(self.choice.sample(windows(profile)))

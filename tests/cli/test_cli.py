@@ -956,6 +956,12 @@ def test_show(run: Run, ledger: Path) -> None:
     assert charged["epsilon"] == "0.25"
 
 
+def test_a_limit_of_nothing_is_a_zero(run: Run, ledger: Path) -> None:
+    run("budget", "set", 0.5, "--analyst", "ada")
+    (line,) = (line for line in run("ledger", "show", ledger).out.splitlines() if "default limit" in line)
+    assert line.split("default limit")[1].split()[0] == "0"
+
+
 def test_a_long_question_does_not_widen_the_list(run: Run, ledger: Path, connection: dpsql.Connection) -> None:
     connection.execute("SELECT COUNT(*) FROM people WHERE " + " OR ".join(["age = 7"] * 90 + ["age = 89"]), epsilon=0.1)
     assert max(map(len, run("ledger", "show", ledger).out.splitlines())) < 400
