@@ -415,8 +415,8 @@ def left_out_notes(releases: Sequence[CalibratedRelease], columns: Sequence[Colu
             histograms.get("rows"), histograms.get("groups"), found.rows or math.inf, found.groups or math.inf
         )
         if left_out >= WORTH_SAYING and not _counts_units_alone(release.planned.release):
-            more = "possibly far more if some people have very many rows"
-            yield f"these bounds leave out about {left_out:.0%} of the rows, {more}"
+            more = "more if a few people, whom noise hides, have very many rows"
+            yield f"these bounds leave out at least about {left_out:.0%} of the rows, {more}"
 
 
 def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
