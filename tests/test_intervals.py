@@ -145,7 +145,7 @@ def test_many_rows_need_few_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("expression", "said"),
-    [("MEDIAN(x)", "off by at most"), ("MIN(x)", "people short of the extreme"), ("MAX(x)", "it is the median")],
+    [("MEDIAN(x)", "off by at most"), ("MIN(x)", "short of the extreme"), ("MAX(x)", "it is the median")],
 )
 def test_what_has_no_interval_says_its_error(few: dpsql.Connection, expression: str, said: str) -> None:
     answer = few.execute(f"SELECT {expression} AS m FROM t", epsilon=1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpsql.accounting.events import Event, Exponential, Free, Repeated
 from dpsql.aggregates.measure import Quantile
+from dpsql.display.numbers import several
 from dpsql.mechanisms.draw import Refund, tallies, windows
 from dpsql.mechanisms.exponential import MOST_ROWS, QuantileChoice, QuantileFraction, QuantileTree, extreme, share
 from dpsql.mechanisms.local_sensitivity import order_statistic, target_rank
@@ -145,7 +146,8 @@ class ChosenQuantile:
         if (depth := self.choice.aim.inside) == 0:
             return f"off by at most {error:,} ranks at 95 %; {unknown}"
         # Aimed at the very end it would lie beyond the data as often as not.
-        stops = f"stops about {depth:,} people short of the extreme, at most {depth + error:,} at 95 %"
+        few = several(depth, "person", "people")
+        stops = f"stops about {few} short of the extreme in rank, at most {depth + error:,} at 95 %"
         return f"{stops}; of fewer than {2 * depth:,} people it is the median; {unknown}"
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:

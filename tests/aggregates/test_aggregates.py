@@ -173,7 +173,7 @@ def test_its_error_is_what_the_reference_says(people: dpsql.Connection, row: Agg
     column, _ = people.explain(sql).columns
     ((_, low),) = people.execute(sql).fetchall()
     assert (low is not None) == (row.error is ErrorBars.INTERVAL)
-    assert ("ranks" in column.note) == (row.error is ErrorBars.RANKS)
+    assert ("rank" in column.note) == (row.error is ErrorBars.RANKS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
